@@ -123,6 +123,18 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.grantsLater(server)
 }
 
+// What any user may do moves no mark of the server's start, and an operator who
+// gives the server another number does not end sessions.
+func TestNoLossWithoutARestart(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	l := newLoss(t, server, server.Database())
+	l.hold()
+	server.SQL(t, "", "DO BENCHMARK(1 << 24, UUID_SHORT()); SET GLOBAL server_id = 77")
+	require.Contains(t, server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"), "ok")
+	require.NoError(t, l.holder.Unlock())
+}
+
 func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

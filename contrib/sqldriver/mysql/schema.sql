@@ -18,10 +18,9 @@ SET NAMES utf8mb4
 CREATE TABLE IF NOT EXISTS dlock_session (
     id VARBINARY(64) NOT NULL,
     generation BIGINT NOT NULL,            -- changes with a lower generation are refused
-    -- The server on which the session began, and its start: UUID_SHORT() holds the second
-    -- of the start, and UUID() ends with a number drawn then, and the machine's address. On
-    -- any other server, and after a restart, the session is unknown, because the data may
-    -- lack the latest changes.
+    -- The server on which the session began, and its start: see dlock_here. On any other
+    -- server, and after a restart, the session is unknown, because the data may lack the
+    -- latest changes.
     era VARBINARY(64) NOT NULL,
     base BIGINT NOT NULL,                  -- copied from dlock_meta
     since BIGINT NOT NULL,                 -- likewise
@@ -93,6 +92,28 @@ CREATE TABLE IF NOT EXISTS dlock_meta (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
+-- Puts into @dlock_here what names this server and its start. All connections compute the
+-- same, each of them once, because none outlives the server. Uptime is the clock less the
+-- second of the start, modulo 2^64, so a clock that is set later cancels out. UUID() ends
+-- with the machine's address.
+CREATE PROCEDURE IF NOT EXISTS dlock_here()
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE v_start DECIMAL(21);
+    BEGIN
+        DECLARE CONTINUE HANDLER FOR 1109, 3167 BEGIN END; -- MySQL has it in the other table only
+        SELECT (UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS DECIMAL(20)) + 18446744073709551616) % 18446744073709551616
+            INTO v_start FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME';
+    END;
+    IF v_start IS NULL THEN
+        SELECT (UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS DECIMAL(20)) + 18446744073709551616) % 18446744073709551616
+            INTO v_start FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime';
+    END IF;
+    SET @dlock_here = MD5(CONCAT(v_start, '/', RIGHT(UUID(), 12), '/', @@GLOBAL.hostname, '/', @@GLOBAL.port, '/', @@GLOBAL.datadir));
+    COMMIT AND NO CHAIN NO RELEASE;
+END
+//
+
 -- Begins a session, and returns 'ok' with the era and the longest grace of any client.
 -- Data of another era may lack the latest changes. So their sessions end, and no session
 -- begins before all leases of that era are over, that is, for the longest grace. Until
@@ -105,10 +126,9 @@ CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_time
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE v_now, v_last, v_floor, v_base, v_since, v_grace, v_rest, v_seen BIGINT;
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
-    DECLARE v_name VARBINARY(96) DEFAULT CONCAT(v_here, '/', p_followed);
-    DECLARE v_era, v_next VARBINARY(96);
+    DECLARE v_name, v_era, v_next VARBINARY(96);
     DECLARE v_longest BIGINT DEFAULT GREATEST(p_timeout, p_grace);
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
@@ -116,6 +136,7 @@ BEGIN
         SELECT floor, era, base, since, grace, next, rest, seen INTO v_floor, v_era, v_base, v_since, v_grace, v_next, v_rest, v_seen
             FROM dlock_meta WHERE one = 1 FOR UPDATE;
         SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_longest = GREATEST(v_longest, v_grace);
+        SET v_name = CONCAT(@dlock_here, '/', p_followed);
         IF v_era <> v_name THEN
             IF v_next = v_name THEN
                 SET v_rest = v_rest + v_longest - v_grace - GREATEST(LEAST(v_now - v_seen, v_longest DIV 4), 0);
@@ -140,7 +161,7 @@ BEGIN
             UPDATE dlock_meta SET grace = v_longest WHERE one = 1;
         END IF;
         IF v_era = v_name THEN
-            INSERT INTO dlock_session (id, generation, era, base, since) VALUES (p_session, 1, v_here, v_base, v_since);
+            INSERT INTO dlock_session (id, generation, era, base, since) VALUES (p_session, 1, @dlock_here, v_base, v_since);
             INSERT INTO dlock_lease (session, timeout, deadline) VALUES (p_session, p_timeout, v_now + p_timeout);
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
@@ -157,20 +178,20 @@ CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
 BEGIN
     DECLARE v_timeout, v_next BIGINT;
     DECLARE v_era VARBINARY(64);
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
         SELECT era INTO v_era FROM dlock_session WHERE id = p_session;
-        IF v_era = v_here THEN
+        IF v_era = @dlock_here THEN
             UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
                 WHERE session = p_session;
             SELECT MIN(deadline) INTO v_next FROM dlock_lease;
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
-        SELECT IF(v_era = v_here, 'ok', 'unknown'),
+        SELECT IF(v_era = @dlock_here, 'ok', 'unknown'),
             COALESCE(GREATEST(v_next, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0);
     END;
 END
@@ -249,15 +270,15 @@ CREATE PROCEDURE IF NOT EXISTS dlock_append(IN p_session VARBINARY(64), IN p_gen
 BEGIN
     DECLARE v_now BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE v_day INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation, v_token, v_floor, v_least BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'ok';
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation, base + GREATEST(v_now - since, 0) DIV 2 INTO v_generation, v_least
-            FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
+            FROM dlock_session WHERE id = p_session AND era = @dlock_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -293,15 +314,15 @@ CREATE PROCEDURE IF NOT EXISTS dlock_remove(IN p_session VARBINARY(64), IN p_gen
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_released BOOLEAN)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_name VARBINARY(256);
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = @dlock_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -340,14 +361,14 @@ CREATE PROCEDURE IF NOT EXISTS dlock_remove_any(IN p_session VARBINARY(64), IN p
     IN p_queue VARBINARY(512), IN p_name VARBINARY(256), IN p_token BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = @dlock_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -370,14 +391,14 @@ CREATE PROCEDURE IF NOT EXISTS dlock_keep(IN p_session VARBINARY(64), IN p_gener
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_value MEDIUMBLOB)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation, v_found BIGINT;
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = @dlock_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -400,10 +421,10 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_kept(IN p_session VARBINARY(64), IN p_queue VARBINARY(512))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, COALESCE(k.token, 0), COALESCE(k.value, '')
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here LEFT JOIN dlock_kept k ON k.queue = p_queue;
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = @dlock_here LEFT JOIN dlock_kept k ON k.queue = p_queue;
     COMMIT AND NO CHAIN NO RELEASE;
 END
 //
@@ -413,16 +434,16 @@ CREATE PROCEDURE IF NOT EXISTS dlock_replace(IN p_session VARBINARY(64), IN p_ge
     IN p_queue VARBINARY(512), IN p_token BIGINT, IN p_prefix VARBINARY(224))
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
     DECLARE v_name VARBINARY(256);
     DECLARE v_new VARBINARY(256) DEFAULT CONCAT(p_prefix, LPAD(p_token, GREATEST(10, LENGTH(p_token)), '0'));
     DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'gone';
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here LOCK IN SHARE MODE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = @dlock_here LOCK IN SHARE MODE;
         IF v_generation IS NULL THEN
             SET v_status = 'unknown';
         ELSEIF p_generation < v_generation THEN
@@ -452,13 +473,13 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_cancel(IN p_session VARBINARY(64), IN p_generation BIGINT, IN p_data LONGBLOB)
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
     DECLARE v_generation BIGINT;
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
-        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = v_here FOR UPDATE;
+        SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session AND era = @dlock_here FOR UPDATE;
         IF v_generation IS NOT NULL THEN
             UPDATE dlock_session SET generation = GREATEST(generation, p_generation) WHERE id = p_session;
             DELETE FROM dlock_node WHERE session = p_session AND data = p_data;
@@ -474,11 +495,11 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_look(IN p_session VARBINARY(64), IN p_queues LONGTEXT CHARACTER SET utf8mb4)
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, UNHEX(j.queue), COALESCE(q.last, 0), q.released, n.name, IF(n.session = p_session, n.token, 0)
         FROM JSON_TABLE(p_queues, '$[*]' COLUMNS (queue VARCHAR(1024) CHARACTER SET ascii PATH '$')) j
-        LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
+        LEFT JOIN dlock_session s ON s.id = p_session AND s.era = @dlock_here
         LEFT JOIN dlock_queue q ON q.name = UNHEX(j.queue)
         LEFT JOIN dlock_node n ON n.queue = UNHEX(j.queue);
     COMMIT AND NO CHAIN NO RELEASE;
@@ -490,11 +511,11 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_read(IN p_session VARBINARY(64), IN p_queue VARBINARY(512), IN p_name VARBINARY(256))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT s.id IS NOT NULL, n.name IS NOT NULL, COALESCE(n.token, 0), n.data, COALESCE(n.session, ''), COALESCE(n.created, 0),
             COALESCE(GREATEST(l.deadline, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0)
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = @dlock_here
         LEFT JOIN dlock_node n ON n.queue = p_queue AND n.name = p_name
         LEFT JOIN dlock_lease l ON l.session = n.session;
     COMMIT AND NO CHAIN NO RELEASE;
@@ -506,10 +527,10 @@ END
 CREATE PROCEDURE IF NOT EXISTS dlock_walk(IN p_session VARBINARY(64), IN p_prefix VARBINARY(512))
     READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE v_here VARBINARY(64) DEFAULT CONCAT(@@GLOBAL.server_id, '/', UUID_SHORT() >> 24, '/', SUBSTR(UUID(), 20));
+    IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT DISTINCT s.id IS NOT NULL, n.queue
-        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = v_here
+        FROM (SELECT 1) x LEFT JOIN dlock_session s ON s.id = p_session AND s.era = @dlock_here
         LEFT JOIN dlock_node n ON p_prefix = '' OR n.queue = p_prefix
             OR n.queue > CONCAT(p_prefix, '/') AND n.queue < CONCAT(p_prefix, '0');
     COMMIT AND NO CHAIN NO RELEASE;
