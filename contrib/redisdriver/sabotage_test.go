@@ -96,4 +96,6 @@ var planted = []mistakes.Mistake{
 		" - now, now }", " + 0, now }", "TestConformance/read/read-tells-what-is-left-of-the-session"},
 }
 
-func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, redistest.Require, planted) }
+func TestEachMistakeIsSeen(t *testing.T) {
+	mistakes.Run(t, redistest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.WithNotices, mistakes.OverNetworks)...))
+}

@@ -86,8 +86,8 @@ const tidyPause = time.Hour
 // tidy has the store remove what unused queues leave behind. Otherwise it would
 // accumulate in programs that keep locking new names.
 func (s *Session) tidy() {
-	t, ok := s.store.(Tidier)
-	if !ok {
+	t := optional[Tidier](s.store)
+	if t == nil {
 		return
 	}
 	for again := true; again; again = s.sleep(tidyPause) {

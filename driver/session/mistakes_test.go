@@ -7,5 +7,5 @@ import (
 )
 
 func TestEachMistakeIsSeen(t *testing.T) {
-	mistakes.Run(t, func(testing.TB) {}, mistakes.Engine("", true))
+	mistakes.Run(t, func(testing.TB) {}, mistakes.Engine())
 }

@@ -76,13 +76,13 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s := &Session{config: c, store: store, lease: driver.NewLease(c.Timeout, 0),
 		due: make(chan time.Duration, 1), slots: make(chan struct{}, cmp.Or(c.Requests, 16))}
 	s.life, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
-	s.notifier, _ = store.(Notifier)
-	s.inspect, _ = store.(Inspector)
-	s.expirer, _ = store.(Expirer)
-	s.admitter, _ = store.(Admitter)
+	s.notifier = optional[Notifier](store)
+	s.inspect = optional[Inspector](store)
+	s.expirer = optional[Expirer](store)
+	s.admitter = optional[Admitter](store)
 	s.looks.init()
 	s.notices.arming, s.notices.stale = make(map[*arming]bool), make(map[string]int)
-	if st, ok := store.(Starter); ok {
+	if st := optional[Starter](store); st != nil {
 		st.Start(Host{s})
 	}
 	if err := s.begin(ctx); err != nil {
@@ -95,6 +95,21 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s.group.Go(s.expire)
 	s.group.Go(s.tidy)
 	return s, nil
+}
+
+// optional returns store as a T, or nil unless it and all stores that it wraps
+// are one.
+func optional[T any](store Store) (none T) {
+	for inner := store; ; {
+		if _, ok := inner.(T); !ok {
+			return none
+		}
+		w, ok := inner.(interface{ Unwrap() Store })
+		if !ok {
+			return store.(T)
+		}
+		inner = w.Unwrap()
+	}
 }
 
 // limit is the time limit of a request, because a connection may go silent while

@@ -20,6 +20,9 @@ import (
 // then ends. If a change was not made, and never will be, the error matches
 // driver.ErrGone or driver.ErrStale or comes from [Refused]. After any other
 // error of Do, the outcome counts as unknown.
+//
+// A Store that wraps another one has a method Unwrap() Store. Then the interfaces
+// below that the other one lacks are not used.
 type Store interface {
 	// Begin adds the session. Its deadline is one session timeout from now by
 	// the clock of the store. If the store has lost data, or may have, Begin may

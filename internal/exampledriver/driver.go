@@ -62,8 +62,17 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Session, error) {
-	m := &member{store: c.store, id: "session-" + rand.Text(), timeout: c.timeout}
-	s, err := session.Connect(ctx, m, session.Config{Name: "exampledriver", ID: m.id, Timeout: c.timeout,
+	m := c.newMember()
+	return c.begin(ctx, m, m)
+}
+
+func (c connector) newMember() *member {
+	return &member{store: c.store, id: "session-" + rand.Text(), timeout: c.timeout}
+}
+
+// begin begins the session of m, which sends its requests through via.
+func (c connector) begin(ctx context.Context, m *member, via session.Store) (driver.Session, error) {
+	s, err := session.Connect(ctx, via, session.Config{Name: "exampledriver", ID: m.id, Timeout: c.timeout,
 		Server: func() string { return c.store.dir }, Longest: 5 * time.Millisecond})
 	if err != nil {
 		_ = os.Remove(m.path(m.id))

@@ -81,10 +81,10 @@ func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
 func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	c, err := Driver{}.OpenConnector(directory(t) + "?session_timeout=1h")
 	require.NoError(t, err)
-	connected, err := c.Connect(t.Context())
+	m := c.(connector).newMember()
+	connected, err := c.(connector).begin(t.Context(), m, m)
 	require.NoError(t, err)
 	defer connected.Close()
-	m := memberOf(connected)
 
 	var mu sync.Mutex
 	var ends []time.Time // deadlines of the session, in the order of the heartbeats

@@ -186,7 +186,7 @@ func save(root *os.Root, b []byte) error {
 	if err := writeFile(root, "state.next", b); err != nil {
 		return markUnavailable(err)
 	}
-	if err := errors.Join(rename(root, "state.next", "state.json"), syncDir(root)); err != nil {
+	if err := errors.Join(root.Rename("state.next", "state.json"), syncDir(root)); err != nil {
 		return fmt.Errorf("%w: %w", errUnknownOutcome, err)
 	}
 	return nil
@@ -214,11 +214,7 @@ var (
 	errUnknownOutcome = fmt.Errorf("%w: the disk failed, and may or may not have stored the change", driver.ErrUnavailable)
 )
 
-// Tests replace these functions to simulate a disk that fails or is slow.
-var (
-	rename  = (*os.Root).Rename
-	chtimes = os.Chtimes
-)
+var chtimes = os.Chtimes // a test replaces it
 
 // markUnavailable marks errors that may pass by themselves, such as a full
 // disk, but not a missing permission.

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
@@ -23,7 +22,7 @@ func TestConformance(t *testing.T) {
 }
 
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
-	return dlocktest.Config{
+	c := dlocktest.Config{
 		New: newStore,
 		// Any store will do, because tokens do not reach 18 digits before the
 		// year 5138. A token is the time in microseconds since 1970, or the
@@ -41,23 +40,6 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			cs := s.(*caseSession)
 			cs.store.exec(t, callText(cs.store.database, "dlock_end", []any{cs.ID()}))
 		},
-		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
-			return s.(*caseSession).network.Cut()
-		},
-		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
-		SilenceNotices: func(*testing.T, driver.Session) {}, // this driver polls, so there are no notices
-		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, false) },
-		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
-		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			cs := s.(*caseSession)
-			return cs.requests.Hold(op, func() sqlstore.Store { return cs.store.open(cs.ID()) })
-		},
-		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			s.(*caseSession).network.DelayReplies(d)
-		},
-		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
-			dlocktest.SkewLease(s.(*caseSession).Lease(), d)
-		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			c.(*caseStore).exec(t, "DELETE FROM dlock_node WHERE queue = ?", queue)
 			c.(*caseStore).exec(t, "DELETE FROM dlock_queue WHERE name = ?", queue)
@@ -69,6 +51,13 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			c.(*caseStore).exec(t, "INSERT INTO dlock_node (queue, name, data) VALUES (?, ?, ?)", queue, name, slices.Concat([]byte{}, data))
 		},
 	}
+	hooks.Set(&c, func(s driver.Session) *hooks.Network { return s.(*caseSession).network }, func(t *testing.T, s driver.Session) session.Store {
+		cs := s.(*caseSession)
+		late := cs.store.open(cs.ID())
+		t.Cleanup(late.Close)
+		return late
+	})
+	return c
 }
 
 type caseStore struct {
@@ -84,8 +73,8 @@ type caseStore struct {
 type caseSession struct {
 	*session.Session
 	store    *caseStore
-	requests *sqltest.Requests
-	network  *sqltest.Network
+	requests *hooks.Requests
+	network  *hooks.Network
 }
 
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
@@ -112,7 +101,7 @@ func (c *caseStore) Check(ctx context.Context) ([]driver.Finding, error) {
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	network, err := sqltest.NewNetwork(c.server.Addr(), "")
+	network, err := hooks.NewNetwork(c.server.Addr(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -144,13 +133,13 @@ func (c *caseStore) open(id string) sqlstore.Store {
 	return st
 }
 
-func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
+func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *hooks.Requests, error) {
 	st, err := newStore(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	requests, intercepted := sqltest.Intercepted(st)
-	s, err := c.begin(ctx, st, intercepted)
+	requests := hooks.Wrap(st)
+	s, err := c.begin(ctx, st, requests)
 	return s, requests, err
 }
 

@@ -18,7 +18,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 	// Make the session's connections wait only a second for a table lock.
-	st := s.requests.Store.(*store)
+	st := s.requests.Unwrap().(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
 	st.Close() // the pool reopens with the new parameter at the next statement
 	rows, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})

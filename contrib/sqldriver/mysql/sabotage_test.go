@@ -124,4 +124,6 @@ var planted = []mistakes.Mistake{
 		"TestAppendThatWasInterruptedLeavesNothing"},
 }
 
-func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, mysqltest.Require, planted) }
+func TestEachMistakeIsSeen(t *testing.T) {
+	mistakes.Run(t, mysqltest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.WithPolling, mistakes.OverNetworks)...))
+}

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
@@ -24,7 +23,7 @@ func TestConformance(t *testing.T) {
 }
 
 func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config {
-	return dlocktest.Config{
+	c := dlocktest.Config{
 		New: newStore,
 		// No store is near a roll-over, because the counter that all queues
 		// share lasts for 9 * 10^18 nodes.
@@ -42,23 +41,6 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			cs := s.(*caseSession)
 			cs.store.exec(t, "SELECT dlock.end_session($1)", cs.ID())
 		},
-		CutOff: func(t *testing.T, s driver.Session) (heal func()) {
-			return s.(*caseSession).network.Cut()
-		},
-		Reset:          func(t *testing.T, s driver.Session) { s.(*caseSession).network.Reset() },
-		SilenceNotices: func(t *testing.T, s driver.Session) { s.(*caseSession).network.SilenceNotices() },
-		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, false) },
-		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { s.(*caseSession).requests.Lose(op, true) },
-		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			cs := s.(*caseSession)
-			return cs.requests.Hold(op, func() sqlstore.Store { return cs.store.open(cs.ID()) })
-		},
-		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			s.(*caseSession).network.DelayReplies(d)
-		},
-		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
-			dlocktest.SkewLease(s.(*caseSession).Lease(), d)
-		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			c.(*caseStore).exec(t, "DELETE FROM dlock.node WHERE queue = $1", queue)
 			c.(*caseStore).exec(t, "DELETE FROM dlock.queue WHERE name = $1", queue)
@@ -70,6 +52,13 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			c.(*caseStore).exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ($1, $2, $3)", queue, name, data)
 		},
 	}
+	hooks.Set(&c, func(s driver.Session) *hooks.Network { return s.(*caseSession).network }, func(t *testing.T, s driver.Session) session.Store {
+		cs := s.(*caseSession)
+		late := cs.store.open(cs.ID())
+		t.Cleanup(late.Close)
+		return late
+	})
+	return c
 }
 
 type caseStore struct {
@@ -85,8 +74,8 @@ type caseStore struct {
 type caseSession struct {
 	*session.Session
 	store    *caseStore
-	requests *sqltest.Requests
-	network  *sqltest.Network
+	requests *hooks.Requests
+	network  *hooks.Network
 }
 
 func newSession(t *testing.T, c *caseStore) *caseSession {
@@ -118,7 +107,7 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 }
 
 func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
-	network, err := sqltest.NewNetwork(c.server.Addr(), "LISTEN ")
+	network, err := hooks.NewNetwork(c.server.Addr(), "LISTEN ")
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +150,10 @@ func (c *caseStore) open(id string) sqlstore.Store {
 	return st
 }
 
-func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *sqltest.Requests, error) {
+func connectIntercepted(ctx context.Context, c *connector) (*session.Session, *hooks.Requests, error) {
 	st := newStore(c)
-	requests, intercepted := sqltest.Intercepted(st)
-	s, err := c.begin(ctx, st, intercepted)
+	requests := hooks.Wrap(st)
+	s, err := c.begin(ctx, st, requests)
 	return s, requests, err
 }
 

@@ -87,4 +87,6 @@ func caseTimeout() time.Duration {
 	return 0
 }
 
-func TestEachMistakeIsSeen(t *testing.T) { mistakes.Run(t, pgtest.Require, planted) }
+func TestEachMistakeIsSeen(t *testing.T) {
+	mistakes.Run(t, pgtest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.WithNotices, mistakes.OverNetworks)...))
+}

@@ -8,7 +8,7 @@
 //     server was killed.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows.
-//   - [Requests] intercepts, loses, holds and counts the requests of a session.
+//   - [Counter] counts the requests of a session.
 //   - [Unlock] and [Count] are for tests of locks that also run on slow
 //     machines.
 //   - [SilentConnection] makes one connection of a session silent during a

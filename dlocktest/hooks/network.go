@@ -1,4 +1,4 @@
-package sqltest
+package hooks
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Network is the network between one session and its server. It injects the
-// faults of the hooks CutOff, Reset, SilenceNotices and DelayReplies of
-// dlocktest.Config. The session has to use [Network.Dial].
+// Network is the network between one session and its server, over TCP. It
+// injects the faults of the hooks CutOff, Reset, SilenceNotices and DelayReplies
+// of dlocktest.Config. The session has to use [Network.Dial].
 type Network struct {
 	proxy   *testenv.Proxy
 	server  string
@@ -34,8 +34,8 @@ type line struct {
 }
 
 // NewNetwork returns a network without faults. The session must send notices, a
-// text such as "LISTEN", only on connections that receive notices. Close the
-// network after the session.
+// text such as "LISTEN", on the connections that receive notices, and on no
+// others. If it is empty, none does. Close the network after the session.
 func NewNetwork(server, notices string) (*Network, error) {
 	// testenv.Listen would keep a lock file open for each session.
 	l, err := net.Listen("tcp", "127.0.0.1:0")

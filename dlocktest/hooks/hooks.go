@@ -1,0 +1,64 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+// Of returns the faults of a session that was begun with a store of [Wrap].
+func Of(s driver.Session) *Requests {
+	return s.(interface{ Store() session.Store }).Store().(*Requests)
+}
+
+// Set sets the hooks of c that play faults between a session and its store:
+// CutOff, Reset, SilenceNotices, LoseRequest, LoseReply, HoldRequest,
+// DelayReplies and Pause. Each session of c is a *session.Session, or has one
+// embedded, and was begun with a store of [Wrap].
+//
+// If network is not nil, it returns the network of a session, and the first
+// three hooks and DelayReplies use it. Otherwise they use the store of [Wrap],
+// which tests less, as it does not break the driver's own connections, and
+// notices are not silenced.
+//
+// If late is not nil, it returns another store for the requests of a session
+// that [Requests.Hold] has delayed. Otherwise they use its own, which is right
+// if End closes nothing.
+func Set(c *dlocktest.Config, network func(driver.Session) *Network, late func(*testing.T, driver.Session) session.Store) {
+	c.LoseRequest = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, false) }
+	c.LoseReply = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, true) }
+	c.HoldRequest = func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+		return Of(s).Hold(op, func() session.Store {
+			if late == nil {
+				return Of(s).Unwrap()
+			}
+			return late(t, s)
+		})
+	}
+	c.Pause = func(t *testing.T, s driver.Session, d time.Duration) {
+		dlocktest.SkewLease(s.(interface{ Lease() *driver.Lease }).Lease(), d)
+	}
+	type connection interface {
+		Cut() (heal func())
+		Reset()
+		DelayReplies(d time.Duration)
+	}
+	of := func(s driver.Session) connection {
+		if network == nil {
+			return Of(s)
+		}
+		return network(s)
+	}
+	c.CutOff = func(_ *testing.T, s driver.Session) (heal func()) { return of(s).Cut() }
+	c.Reset = func(_ *testing.T, s driver.Session) { of(s).Reset() }
+	c.DelayReplies = func(_ *testing.T, s driver.Session, d time.Duration) { of(s).DelayReplies(d) }
+	c.SilenceNotices = func(_ *testing.T, s driver.Session) {
+		if network != nil {
+			network(s).SilenceNotices()
+		}
+	}
+}
