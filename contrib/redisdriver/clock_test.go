@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The tests in this file change the system clock of a Redis server, as
-// described under "The clock of the master" in the package documentation.
+// The tests in this file change the system clock of a Redis server.
 
 func withClock(t *testing.T, params string) *store {
 	redistest.RequireClock(t)

@@ -832,24 +832,20 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 }
 
 func TestStatementsOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
+	text, err := os.ReadFile("../../../docs/operate/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "To show a queue:")
-	var statements strings.Builder
-	for line := range strings.Lines(rest) {
-		if after, ok := strings.CutPrefix(line, "//\t"); ok {
-			statements.WriteString(after)
-		}
-	}
+	_, section, _ := strings.Cut(string(text), "### MySQL and MariaDB\n")
+	blocks := strings.Split(section, "```")
+	statements := strings.TrimPrefix(blocks[1], "sql") + strings.TrimPrefix(blocks[3], "sql")
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	j := create(t, s, "stock/42")
-	run := strings.NewReplacer("web1-W-0000000007", j.Name, "BFYBXI7DOQ5VTWVDDN4LBFTMXR", s.ID()).Replace(statements.String())
+	run := strings.NewReplacer("web1-W-1795490049510490", j.Name, "LC57SFPW4BYQSEGLO2YE2ZCWOX", s.ID()).Replace(statements)
 	out := c.server.SQL(t, c.database, run)
 	lines := strings.Split(out, "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], j.Name+"\t"+s.ID()+"\t20") ||
+	if len(lines) != 3 || lines[0] != fmt.Sprintf("%s\t%s\t%d", j.Name, s.ID(), j.Token) ||
 		!strings.HasPrefix(lines[1], s.ID()+"\t3") || lines[2] != "ok" {
 		t.Errorf("the statements\n%s\nprint\n%s", run, out)
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// The tests in this file set the clock of a PostgreSQL server, as described
-// under "The clock of the server" in the package documentation.
+// The tests in this file set the clock of a PostgreSQL server.
 
 // withClock starts a server whose clock can be set.
 func withClock(t *testing.T) (server *pgtest.Server, client func(params ...string) *dlock.Client) {

@@ -12,30 +12,34 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// documented is a store on which psql runs the statements given in the package
-// documentation.
+// documented is a store on which psql runs the statements that two pages of docs
+// show.
 type documented struct {
 	*caseStore
-	text string // the package comment
+	text string // the pages
 }
 
 func newDocumented(t *testing.T) documented {
-	text, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	return documented{newCaseWith(t, "session_timeout=1h"), string(text)}
+	d := documented{caseStore: newCaseWith(t, "session_timeout=1h")}
+	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
+		text, err := os.ReadFile("../../../docs/" + page)
+		require.NoError(t, err)
+		d.text += string(text)
+	}
+	return d
 }
 
 // run replaces words in a documented statement, runs it with psql, and returns
 // the output.
 func (d documented) run(statement string, replace ...string) string {
 	d.t.Helper()
-	require.Contains(d.t, d.text, "//\t"+statement+"\n", "the package comment does not contain the statement")
+	require.Contains(d.t, d.text, "\n"+statement+"\n", "no page contains the statement")
 	replace = append(replace, "dlock.", d.schema+".", "10 seconds", "1 hour")
 	return d.server.SQL(d.t, strings.NewReplacer(replace...).Replace(statement))
 }
 
 const (
-	showQueue    = "SELECT name, session FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;"
+	showQueue    = "SELECT name, session, token FROM dlock.node WHERE queue = 'stock/42' ORDER BY token;"
 	showSessions = "SELECT id, deadline - now() AS rest FROM dlock.session ORDER BY rest;"
 	removeNode   = "DELETE FROM dlock.node WHERE queue = 'stock/42' AND name = 'web1-W-0000000007';"
 	beginSession = "SELECT * FROM dlock.begin_session('A7', interval '10 seconds');"

@@ -17,38 +17,31 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The statements given in the package documentation, with the queue and session
-// of this test filled in.
+// Statements that two pages of docs show.
 const (
 	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
 )
 
-// layout returns the section "Layout" of the package documentation.
-func layout(t *testing.T) string {
-	text, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "// # Layout\n")
-	require.True(t, found)
-	return section
+// documentation returns these pages.
+func documentation(t *testing.T) (text string) {
+	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
+		b, err := os.ReadFile("../../../docs/" + page)
+		require.NoError(t, err)
+		text += string(b)
+	}
+	return text
 }
 
 func TestTheTablesHaveTheDocumentedColumns(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	connect(t, newStoreAt(t, path, time.Hour))
 	db := otherProgram(t, path)
-	for _, table := range []string{"dlock_store", "dlock_session", "dlock_node"} {
-		_, text, found := strings.Cut(layout(t), "\n// "+table+" has ")
+	for _, table := range []string{"dlock_store", "dlock_session", "dlock_node", "dlock_kept"} {
+		_, list, found := strings.Cut(documentation(t), "\n"+table+" ")
 		require.True(t, found, table)
-		_, list, _ := strings.Cut(text, "\n//\n")
-		list, _, _ = strings.Cut(list, "\n//\n")
-		var documented []string
-		for line := range strings.Lines(list) {
-			if column := strings.TrimPrefix(line, "//\t"); !strings.HasPrefix(column, " ") {
-				documented = append(documented, strings.Fields(column)[0])
-			}
-		}
-		assert.Equal(t, documented, rowsOf(t, db, "SELECT name FROM pragma_table_info('"+table+"')"), table)
+		list, _, _ = strings.Cut(list, "\n")
+		assert.Equal(t, strings.Split(strings.TrimSpace(list), ", "), rowsOf(t, db, "SELECT name FROM pragma_table_info('"+table+"')"), table)
 	}
 }
 
@@ -82,7 +75,7 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 // A session of a program that doesn't use this driver has no lock file to show
 // that it is alive. Only its deadline counts.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
-	doc := strings.Join(strings.Fields(strings.ReplaceAll(layout(t), "//", "")), " ")
+	doc := strings.Join(strings.Fields(documentation(t)), " ")
 	require.Contains(t, doc, showQueue)
 	require.Contains(t, doc, drawSeq)
 
