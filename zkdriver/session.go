@@ -36,7 +36,6 @@ func (s *session) Close() error          { return s.conn.Close() }
 // password.
 func (s *session) Describe() driver.SessionInfo { return s.conn.Describe() }
 
-// OnHeartbeat implements driver.Inspector.
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 	s.conn.Lease().OnRenew(f)
 	return true

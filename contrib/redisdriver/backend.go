@@ -41,7 +41,6 @@ func (b *backend) eval(ctx context.Context, script *redis.Script, args ...any) (
 	return b.link.eval(ctx, script, append([]any{b.id}, args...)...)
 }
 
-// Beat implements [session.Store].
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	reply, err := b.link.evalConfirmed(ctx, beatScript, b.id, b.timeout.Microseconds())
 	return micros(reply), err
@@ -65,7 +64,6 @@ func (b *backend) End(ctx context.Context) error {
 	return err
 }
 
-// Do implements [session.Store].
 func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
 	switch c.Kind {
 	case session.Create:
@@ -131,7 +129,6 @@ func (b *backend) create(ctx context.Context, c session.Change) (r session.Resul
 	return r, nil
 }
 
-// Cancel implements [session.Store].
 func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	var operations []any
 	for _, c := range creates {
@@ -173,7 +170,6 @@ func (b *backend) Look(ctx context.Context, ask []session.Query) (found []sessio
 	return found, nil
 }
 
-// Read implements [session.Inspector].
 func (b *backend) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	reply, err := b.eval(ctx, readScript, queue, name)
 	if err != nil {
@@ -194,7 +190,6 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 	return info, nil
 }
 
-// Value implements [session.Inspector].
 func (b *backend) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	reply, err := b.eval(ctx, valueScript, queue)
 	if err != nil {
@@ -216,7 +211,6 @@ func (b *backend) Value(ctx context.Context, queue string) (value []byte, token 
 	return []byte(text), token, nil
 }
 
-// Walk implements [session.Inspector].
 func (b *backend) Walk(ctx context.Context, prefix string) ([]string, error) {
 	found := make(map[string]bool) // a cursor may return a key more than once
 	for cursor := any("0"); ; {

@@ -15,7 +15,6 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements [driver.Checker].
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	quiet := &connector{settings: c.settings, quiet: true, addrs: c.settings.addrs}
 	ds, err := quiet.Connect(ctx)

@@ -12,13 +12,11 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Start implements [session.Notifier].
 func (b *backend) Start(h session.Host) {
 	b.host = h
 	h.Go(func(ctx context.Context) { b.listen(ctx, b.first) })
 }
 
-// Listening implements [session.Notifier].
 func (b *backend) Listening(string, bool) bool { return b.listening.Load() }
 
 // Subscribe implements [session.Notifier]. The store keeps what a session

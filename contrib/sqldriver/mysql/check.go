@@ -13,7 +13,6 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements [driver.Checker].
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	quiet := &connector{config: c.config, db: c.db, options: c.options, database: c.database, warned: true}
 	ds, err := quiet.Connect(ctx)

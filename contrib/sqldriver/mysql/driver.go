@@ -104,7 +104,6 @@ type connector struct {
 	warned  bool // warnings about the server's settings were logged
 }
 
-// Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)

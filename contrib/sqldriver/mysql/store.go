@@ -187,7 +187,6 @@ func (s *store) change(ctx context.Context, generation int64, procedure string, 
 	return sqlstore.StatusError(status)
 }
 
-// Start implements session.Starter.
 func (s *store) Start(h session.Host) { s.host = h }
 
 // Open implements [sqlstore.Store]. It also checks the server.
@@ -298,7 +297,6 @@ func account(ctx context.Context, conn *sql.Conn) string {
 // server that follows another one may lack that server's latest changes.
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
-// Begin implements session.Store.
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
 	var followed int64
 	err = s.query(ctx, demotions, func(scan func(...any) error) error {
@@ -331,7 +329,6 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 	return b, err
 }
 
-// Beat implements session.Store.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var status string
 	var micros int64
@@ -345,26 +342,22 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	return time.Duration(micros) * time.Microsecond, err
 }
 
-// Expire implements session.Expirer.
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	status, err := s.status(ctx, "dlock_expire")
 	return status == "ok", err
 }
 
-// Tidy implements session.Tidier.
 func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	err = s.call(ctx, "dlock_tidy", nil, func(scan func(...any) error) error { return scan(&more) })
 	return more, err
 }
 
-// End implements session.Store.
 func (s *store) End(ctx context.Context) error {
 	defer s.Close()
 	_, err := s.status(ctx, "dlock_end", s.id)
 	return err
 }
 
-// Do implements session.Store.
 func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
 	err = s.generation.Send(func(generation int64) (err error) {
 		switch c.Kind {
@@ -408,7 +401,6 @@ func (s *store) create(ctx context.Context, generation int64, c session.Change) 
 	return r, err
 }
 
-// Cancel implements session.Store.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
 	generation := s.generation.Raise()
 	for _, c := range creates {
@@ -419,7 +411,6 @@ func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
 	return nil
 }
 
-// Look implements session.Store.
 func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
 	queues, at := make(hexArray, len(ask)), make(map[string]int)
 	for i, q := range ask {
@@ -459,14 +450,12 @@ func digest(last int64, s session.Snapshot) int64 {
 	return int64(h.Sum64() | 1)
 }
 
-// Value implements session.Inspector.
 func (s *store) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	known := true
 	err = s.call(ctx, "dlock_kept", []any{s.id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
 	return value, token, sqlstore.IfKnown(known, err)
 }
 
-// Read implements session.Inspector.
 func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	var known, there bool
 	var created, left int64
@@ -487,7 +476,6 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	return info, err
 }
 
-// Walk implements session.Inspector.
 func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
 	defer cancel()

@@ -18,7 +18,6 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements [driver.Checker].
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	ds, err := c.Connect(ctx)
 	if advice := adviceOn(err); advice != "" {

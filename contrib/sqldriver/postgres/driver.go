@@ -98,7 +98,6 @@ type connector struct {
 	graces  sync.Once // for the warning about clients with a longer grace
 }
 
-// Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)

@@ -55,7 +55,6 @@ func newListener(s *store) *listener {
 	return l
 }
 
-// Subscribe implements session.Notifier.
 func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
 	s.listener.listen(ctx, q.Queue)
 	all, err := s.Look(ctx, []session.Query{q})

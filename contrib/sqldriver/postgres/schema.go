@@ -22,8 +22,8 @@ var (
 
 // Statements returns the SQL that creates the driver's tables and functions in
 // a schema, "dlock" by default. An operator runs it if the driver's user may
-// not create a schema, and then grants that user the privileges listed at the
-// end of the text. The statements are idempotent.
+// not create a schema. The error of Connect lists what to grant that user. The
+// statements are idempotent.
 func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }

@@ -148,10 +148,8 @@ func (s *store) change(ctx context.Context, generation int64, text string, args 
 	return sqlstore.StatusError(status)
 }
 
-// Start implements session.Starter.
 func (s *store) Start(h session.Host) { s.host = h }
 
-// Open implements sqlstore.Store.
 func (s *store) Open(ctx context.Context) error {
 	version, err := s.version(ctx)
 	if missing(err) {
@@ -203,7 +201,6 @@ func (s *store) user() string {
 	return s.connector.config.User
 }
 
-// Begin implements session.Store.
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
 	o := s.connector.options
 	var wait, rest, grace int64
@@ -223,7 +220,6 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 
 func ignore(func(...any) error) error { return nil }
 
-// Beat implements session.Store.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
 	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
@@ -233,25 +229,21 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	return time.Duration(millis.Int64) * time.Millisecond, sqlstore.IfKnown(millis.Valid, err)
 }
 
-// Expire implements session.Expirer.
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {
 	err = s.one(ctx, &ended, s.texts.expire)
 	return ended, err
 }
 
-// Tidy implements session.Tidier.
 func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	err = s.one(ctx, &more, s.texts.tidy)
 	return more, err
 }
 
-// End implements session.Store.
 func (s *store) End(ctx context.Context) error {
 	defer s.Close()
 	return s.query(ctx, s.texts.end, []any{s.id}, ignore)
 }
 
-// Do implements session.Store.
 func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
 	err = s.generation.Send(func(generation int64) (err error) {
 		switch c.Kind {
@@ -301,7 +293,6 @@ func (s *store) create(ctx context.Context, generation int64, c session.Change) 
 // notNull replaces nil by an empty slice, because pgx sends nil as NULL.
 func notNull(data []byte) []byte { return append([]byte{}, data...) }
 
-// Value implements session.Inspector.
 func (s *store) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	known := true
 	var number sql.NullInt64
@@ -313,7 +304,6 @@ func (s *store) Value(ctx context.Context, queue string) (value []byte, token in
 	return value, number.Int64, err
 }
 
-// Cancel implements session.Store.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
 	data := make([][]byte, len(creates))
 	for i, c := range creates {
@@ -322,7 +312,6 @@ func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
 	return s.change(ctx, s.generation.Raise(), s.texts.cancel, data)
 }
 
-// Look implements session.Store.
 func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
 	queues, versions := make([]string, len(ask)), make([]int64, len(ask))
 	for i, q := range ask {
@@ -345,7 +334,6 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 	return found, sqlstore.IfKnown(known, err)
 }
 
-// Read implements session.Inspector.
 func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	known := true
 	var token, created, left sql.NullInt64
@@ -365,7 +353,6 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	return info, err
 }
 
-// Walk implements session.Inspector.
 func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
 	defer cancel()
@@ -383,7 +370,6 @@ func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err e
 	return queues, sqlstore.IfKnown(known, err)
 }
 
-// Close implements sqlstore.Store.
 func (s *store) Close() {
 	s.listener.close()
 	s.Pool.Close()

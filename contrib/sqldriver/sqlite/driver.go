@@ -173,7 +173,6 @@ func fileOf(ctx context.Context, db *sql.DB) (string, error) {
 	return path, nil
 }
 
-// Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	path, err := c.file(ctx)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Read implements session.Inspector.
 func (m *member) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = m.db.read(ctx, func(ctx context.Context) error {
 		info, err = m.readNode(ctx, queue, name)
@@ -42,7 +41,6 @@ func (m *member) readNode(ctx context.Context, queue, name string) (info driver.
 	return info, nil
 }
 
-// Walk implements session.Inspector.
 func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	err = m.db.read(ctx, func(ctx context.Context) error {
 		queues = nil
@@ -64,7 +62,6 @@ func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err 
 	return queues, explain(err)
 }
 
-// Value implements session.Inspector.
 func (m *member) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	err = m.db.read(ctx, func(ctx context.Context) error {
 		var alive bool

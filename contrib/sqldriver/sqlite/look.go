@@ -154,7 +154,6 @@ func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	return err == nil
 }
 
-// Expire implements session.Expirer.
 func (m *member) Expire(ctx context.Context) (ended bool, err error) {
 	if ended, err = m.reap(ctx); ended {
 		m.host.Look()

@@ -141,10 +141,8 @@ func (m *member) reserve(ctx context.Context) error {
 	return m.db.durably(ctx, func(ctx context.Context) error { return m.db.exec(ctx, sqlReserve, block) })
 }
 
-// Start implements session.Starter.
 func (m *member) Start(h session.Host) { m.host = h }
 
-// Begin implements session.Store.
 func (m *member) Begin(ctx context.Context, timeout time.Duration) (session.Begun, error) {
 	err := m.db.update(ctx, func(ctx context.Context) error {
 		return m.db.exec(ctx, sqlAddSession, m.presence.id, deadline(timeout))
@@ -183,7 +181,6 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 	})
 }
 
-// End implements session.Store.
 func (m *member) End(ctx context.Context) error {
 	err := m.db.update(ctx, func(ctx context.Context) error { return m.db.exec(ctx, sqlEnd, m.presence.id) })
 	m.db.close()
@@ -204,7 +201,6 @@ func (m *member) update(ctx context.Context, f func(context.Context) error) erro
 	})
 }
 
-// Do implements session.Store.
 func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
 	switch c.Kind {
 	case session.Create:
