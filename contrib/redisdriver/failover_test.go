@@ -227,7 +227,7 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	follow(t, redistest.Start(t), replica)
 	l.movesTo(replica)
 	l.grantsLater(holder)
-	require.ErrorContains(t, holder.Err(), "0 of 1 replicas have confirmed the heartbeat")
+	require.Regexp(t, "0 of 1 replicas have confirmed the heartbeat|no answer within", holder.Err()) // the latter on a busy machine
 }
 
 // As long as a replica follows the old master, it confirms the holder's
