@@ -45,7 +45,7 @@ func (s *Session) removeLate(c Change) {
 
 func (s *Session) create(c Change) (j driver.Joined, err error) {
 	arming := s.notices.record(c.Queue)
-	defer s.notices.stop(arming)
+	defer s.stop(arming)
 	r, err := s.do(c)
 	if err != nil {
 		if unknownOutcome(err) {
@@ -88,9 +88,9 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 		return w
 	}
 	ahead := j.Ahead[i]
+	s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes, Version: r.Version}) // so that the first look may show that one was released
 	switch {
 	case s.notifier == nil:
-		s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes}) // so that the first look may show that one was released
 		w = s.watches.Arm(c.Queue, j.Place, ahead)
 		s.looks.wake()
 		return w

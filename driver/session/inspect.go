@@ -110,7 +110,7 @@ func (s *Session) operate(ctx context.Context, what string, c Change) error {
 	_, err := s.change(ctx, what, c, func() (Result, error) {
 		r, err := s.do(c)
 		if err == nil && c.Kind == Remove {
-			s.left(c, c.Place)
+			s.left(c, r)
 		}
 		return r, err
 	})

@@ -19,18 +19,34 @@ type looks struct {
 
 	mu    sync.Mutex
 	known map[string]Snapshot
+	due   map[string]bool // queues to look at at once
 }
 
 func (l *looks) init() {
 	l.woken, l.called = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.known = make(map[string]Snapshot)
+	l.known, l.due = make(map[string]Snapshot), make(map[string]bool)
 }
 
 // wake makes the session poll soon.
 func (l *looks) wake() { poke(l.woken) }
 
-// now makes the session look at its queues at once.
-func (l *looks) now() { poke(l.called) }
+// now makes the session look at queues at once.
+func (l *looks) now(queues ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queue := range queues {
+		l.due[queue] = true
+	}
+	poke(l.called)
+}
+
+// take returns the queues to look at at once.
+func (l *looks) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer clear(l.due)
+	return slices.Collect(maps.Keys(l.due))
+}
 
 func poke(c chan struct{}) {
 	select {
@@ -46,13 +62,15 @@ func (s *Session) look() {
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due time.Time
+	var due time.Time // of the next look at all queues
 	for {
 		// A new watch must not postpone the next look.
 		if next := time.Now().Add(s.pause(pause)); due.IsZero() || next.Before(due) {
 			due = next
 		}
 		timer.Reset(time.Until(due))
+		queues := s.watches.Queues()
+		all := len(queues)
 		select {
 		case <-s.lease.Done():
 			return
@@ -60,18 +78,21 @@ func (s *Session) look() {
 			pause, changed = s.config.Shortest, time.Now()
 			continue
 		case <-s.looks.called:
+			queues = s.looks.take()
 		case <-timer.C:
 		}
 		began := time.Now()
 		if pause == s.config.Longest {
 			s.subscribeAgain()
 		}
-		if s.lookOnce() {
+		if s.lookAt(queues) {
 			changed = time.Now()
 		}
 		// A busy store is spared by a pause of twice the time of a look.
 		pause = min(max(s.config.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.config.Longest)
-		due = time.Time{}
+		if len(queues) >= all {
+			due = time.Time{}
+		}
 	}
 }
 
@@ -88,18 +109,19 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// lookOnce looks at all watched queues, and reports whether one has changed.
-func (s *Session) lookOnce() (changed bool) {
+// lookAt looks at those of the queues that are watched, and reports whether one
+// has changed.
+func (s *Session) lookAt(queues []string) (changed bool) {
 	var ask []asked
 	var queries []Query
-	for _, queue := range s.watches.Queues() {
+	for _, queue := range slices.DeleteFunc(queues, func(queue string) bool { return !s.watches.Has(queue) }) {
 		a := s.asking(Query{Queue: queue})
 		if !s.watches.Whole(queue) {
 			a.Names = s.watches.Names(queue) // all that were armed before the mark of a
 		}
 		ask, queries = append(ask, a), append(queries, a.Query)
 	}
-	defer s.looks.forget(queries)
+	defer s.looks.forget(s.watches.Has)
 	if len(ask) == 0 {
 		return false
 	}
@@ -174,11 +196,12 @@ type asked struct {
 }
 
 func (s *Session) asking(q Query) asked {
+	losses := s.notices.lossesSoFar()
 	s.looks.mu.Lock()
 	defer s.looks.mu.Unlock()
 	before := s.looks.known[q.Queue]
 	q.Known = before.Version
-	return asked{q, before, s.watches.Mark(), s.notices.lossesSoFar()}
+	return asked{q, before, s.watches.Mark(), losses}
 }
 
 // answered tells the watches what an answer shows. It returns the answer, with
@@ -217,13 +240,11 @@ func (l *looks) know(queue string, now Snapshot) {
 	l.known[queue] = now
 }
 
-// forget forgets the queues that are not among the queries.
-func (l *looks) forget(queries []Query) {
+// forget forgets the queues that are not watched.
+func (l *looks) forget(watched func(queue string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.known, func(queue string, _ Snapshot) bool {
-		return !slices.ContainsFunc(queries, func(q Query) bool { return q.Queue == queue })
-	})
+	maps.DeleteFunc(l.known, func(queue string, _ Snapshot) bool { return !watched(queue) })
 }
 
 // releasedSince returns the node released between two snapshots of a queue, or

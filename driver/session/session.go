@@ -233,12 +233,21 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func() (R
 	return r, s.explain(what, c.Queue, err)
 }
 
-// do sends a change.
+// do sends a change. If the answer shows the queue, it tells the watches.
 func (s *Session) do(c Change) (r Result, err error) {
+	defer s.stop(s.notices.record(c.Queue))
+	a := s.asking(Query{Queue: c.Queue})
 	err = s.ask(func(ctx context.Context) error {
 		r, err = s.store.Do(ctx, c)
 		return err
 	})
+	if err == nil && r.Version != 0 && s.watches.Has(c.Queue) {
+		now := Snapshot{Nodes: r.Nodes, Version: r.Version}
+		if c.Cause == driver.Released {
+			now.Released = r.Place.Name
+		}
+		s.answered(a, now)
+	}
 	return r, err
 }
 
@@ -254,7 +263,7 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 			}
 		}
 		if err == nil {
-			s.left(c, r.Place)
+			s.left(c, r)
 		} else if errors.Is(err, driver.ErrGone) {
 			s.watches.Gone(queue, p.Node, driver.Changed)
 		}
@@ -274,7 +283,7 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	now.Name = driver.FormatName(prefix, p.Seq)
 	_, err := s.change(ctx, what, c, func() (r Result, err error) {
 		if r, err = s.do(c); err == nil && cmp.Or(r.Place.Name, p.Name) != now.Name {
-			s.left(c, r.Place)
+			s.left(c, r)
 		}
 		return r, err
 	})
@@ -285,8 +294,10 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 }
 
 // left tells the session's own watches of a node that it has removed or renamed.
-// Those behind a released node wait for the store to say so.
-func (s *Session) left(c Change, was driver.Place) {
+// Those behind a released node wait for the store to say so, unless the answer
+// has shown the queue.
+func (s *Session) left(c Change, r Result) {
+	was := r.Place
 	if was.Name == "" {
 		was = c.Place
 	}
@@ -295,8 +306,8 @@ func (s *Session) left(c Change, was driver.Place) {
 	} else {
 		s.watches.Gone(c.Queue, was.Node, driver.Changed)
 	}
-	if s.watches.Has(c.Queue) && (s.notifier == nil || !s.notifier.Listening(c.Queue, false)) {
-		s.looks.now()
+	if r.Version == 0 && s.watches.Has(c.Queue) && (s.notifier == nil || !s.notifier.Listening(c.Queue, false)) {
+		s.looks.now(c.Queue)
 	}
 }
 

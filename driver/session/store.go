@@ -101,8 +101,12 @@ type Result struct {
 	// as it was before, under the name that it had.
 	Place   driver.Place
 	Created time.Time // by the store's clock, of a Create
-	// Nodes is the queue right after a Create. It is nil if unknown.
+	// Nodes is the queue right after a Create, or right after any change if
+	// Version is set. It is nil if unknown.
 	Nodes []Node
+	// Version is the version of Nodes: see Snapshot. Watches of the session's own
+	// then need no look after the change.
+	Version int64
 	// Announced is the name of the node ahead whose removal the store announces
 	// from before the Create on, or [Every]. It is empty if there is none.
 	Announced string
@@ -157,7 +161,7 @@ type Starter interface {
 }
 
 // Notifier is a [Store] that announces the removal of nodes, by calling
-// [Host.Gone].
+// [Host.Gone] or [Host.Noticed].
 type Notifier interface {
 	Store
 	Starter

@@ -87,7 +87,7 @@ func (s *Session) watchQueue(queue string) (driver.Watch, error) {
 }
 
 // notices passes on what the store announces. It records the notices that
-// arrive while a Create is under way, for the watch that this Create arms.
+// arrive while a change is under way, for the watch that a Create arms.
 type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
@@ -95,11 +95,12 @@ type notices struct {
 	stale  map[string]int // watched queues not looked at since a loss, with the number of that loss
 }
 
-// arming is a Create that is under way.
+// arming is a change that is under way.
 type arming struct {
 	queue string
 	gone  []notice
-	lost  bool // notices may have been lost meanwhile
+	shown []Snapshot // by Host.Noticed
+	lost  bool       // notices may have been lost meanwhile
 }
 
 type notice struct {
@@ -116,10 +117,24 @@ func (n *notices) record(queue string) *arming {
 	return a
 }
 
-func (n *notices) stop(a *arming) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.arming, a)
+// stop ends the recording, after the watches were told the answer.
+func (s *Session) stop(a *arming) {
+	s.notices.mu.Lock()
+	delete(s.notices.arming, a)
+	s.notices.mu.Unlock()
+	for _, now := range a.shown {
+		s.shown(a.queue, now)
+	}
+}
+
+// shown makes the session look at a queue if a watched node is not in it.
+func (s *Session) shown(queue string, now Snapshot) {
+	missing := func(name string) bool {
+		return !slices.ContainsFunc(now.Nodes, func(n Node) bool { return n.Name == name })
+	}
+	if slices.ContainsFunc(s.watches.Names(queue), missing) {
+		s.looks.now(queue)
+	}
 }
 
 // armAnnounced arms the watch of a Create for a node that the store announces,
@@ -170,9 +185,27 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 // Changed tells the session that the nodes of a queue have changed.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
+// Noticed tells the session what a notice shows of a queue. It need not be true:
+// if a watched node is not among the nodes, the session looks at the queue.
+func (h Host) Noticed(queue string, now Snapshot) {
+	s := h.s
+	s.watches.Changed(queue)
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	recorded := false
+	for a := range s.notices.arming {
+		if a.queue == queue {
+			a.shown, recorded = append(a.shown, now), true // an answer may make it needless
+		}
+	}
+	if !recorded {
+		s.shown(queue, now)
+	}
+}
+
 // Look makes the session look at its queues at once. It is for notices that do
 // not say what has changed.
-func (h Host) Look() { h.s.looks.now() }
+func (h Host) Look() { h.s.looks.now(h.s.watches.Queues()...) }
 
 // Lost tells the session that notices may have been lost, and so it looks at its
 // queues. The store calls it when notices cease to arrive, and again before it
@@ -189,7 +222,7 @@ func (h Host) Lost() {
 		n.stale[queue] = n.losses
 	}
 	n.mu.Unlock()
-	h.s.looks.now()
+	h.Look()
 }
 
 // Go runs f on a goroutine, for which Close waits, unless the session has

@@ -82,6 +82,27 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 	})
 }
 
+func TestANoticeThatNeedNotBeTrueOnlyMakesTheSessionLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, holder, waiter := waiting(t)
+		f.host.Noticed("q", Snapshot{Version: 3, Nodes: f.nodes("q")})
+		assert.Empty(t, received(waiter.Watch))
+		assert.Zero(t, f.count("look"), "the watched nodes are there")
+		f.host.Noticed("q", Snapshot{Version: 4})
+		assert.Empty(t, received(waiter.Watch))
+		f.other(Change{Kind: Delete, Queue: "q", Place: holder.Place, Cause: driver.Released})
+		for _, want := range []string{"released ", ""} {
+			f.host.Noticed("q", Snapshot{Version: 5, Nodes: f.nodes("q")})
+			assert.Equal(t, want, received(waiter.Watch))
+			assert.Equal(t, 2, f.count("look"), "the released node is not missed again")
+		}
+		w, err := s.WatchQueue(t.Context(), "q")
+		require.NoError(t, err)
+		f.host.Noticed("q", Snapshot{Version: 6, Nodes: f.nodes("q")})
+		assert.Equal(t, "ended", received(w))
+	})
+}
+
 func TestALossBeforeTheFirstCreateIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newNotifier()
@@ -168,6 +189,10 @@ func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
 			f.host.Gone("q", holder.Name, driver.Released, "proof of "+holder.Name)
 		}, "released ", 0},
 		{"gone", func(f notifier, holder driver.Place) { f.host.Gone("q", holder.Name, driver.Changed, "") }, "ended", 0},
+		{"noticed", func(f notifier, holder driver.Place) {
+			delete(f.queues, "q")
+			f.host.Noticed("q", Snapshot{Version: 3})
+		}, "ended", 0},
 		{"lost", func(f notifier, holder driver.Place) {
 			delete(f.queues, "q")
 			f.host.Lost()

@@ -61,6 +61,14 @@ func (w *watch) names() []string {
 	return names
 }
 
+// open returns the names of the nodes that it still waits for.
+func (w *watch) open() []string {
+	if w.released {
+		return []string{w.own.Name}
+	}
+	return w.names()
+}
+
 var closed = func() chan driver.Cause {
 	c := make(chan driver.Cause)
 	close(c)
@@ -213,13 +221,14 @@ func (s *Set) Whole(queue string) bool {
 func (s *Set) Names(queue string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var names []string
-	for name := range s.queues[queue] {
-		if name != "" {
-			names = append(names, name)
+	names := make(map[string]bool)
+	for _, w := range s.queues[queue].all() {
+		for _, name := range w.open() {
+			names[name] = true
 		}
 	}
-	return names
+	delete(names, "") // a watch of the whole queue
+	return slices.Collect(maps.Keys(names))
 }
 
 // Look calls list, compares the watches of the queue with its result, and ends
@@ -297,7 +306,7 @@ func (s *Set) Compare(queue string, m Mark, asked []string, nodes []driver.Place
 	}
 	notAsked := func(name string) bool { return !known[name] }
 	unchanged := func(w *watch) bool {
-		if asked != nil && slices.ContainsFunc(w.names(), notAsked) {
+		if asked != nil && slices.ContainsFunc(w.open(), notAsked) {
 			return true
 		}
 		if w.whole {
