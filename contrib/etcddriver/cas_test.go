@@ -2,19 +2,19 @@ package etcddriver_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/castest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session/cas"
-	"github.com/dlock-go/dlock/internal/castest"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
@@ -70,7 +70,7 @@ func (kv *etcdKV) get(ctx context.Context, key string, opts ...clientv3.OpOption
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	for _, pair := range reply.Kvs {
-		all = append(all, cas.Entry{Key: strings.TrimPrefix(string(pair.Key), kv.prefix), Value: pair.Value, Revision: pair.ModRevision})
+		all = append(all, kv.entry(pair))
 	}
 	return all, nil
 }
@@ -80,17 +80,17 @@ func (kv *etcdKV) Get(ctx context.Context, key string) (cas.Entry, error) {
 	return append(all, cas.Entry{Key: key})[0], err
 }
 
-func (kv *etcdKV) Scan(ctx context.Context, prefix string) ([]cas.Entry, error) {
-	return kv.get(ctx, prefix, clientv3.WithPrefix())
+func (kv *etcdKV) Scan(ctx context.Context) ([]cas.Entry, error) {
+	return kv.get(ctx, "", clientv3.WithPrefix())
 }
 
-func (kv *etcdKV) Write(ctx context.Context, e cas.Entry, others ...cas.Entry) (int64, error) {
+func (kv *etcdKV) Write(ctx context.Context, e cas.Entry, guard ...cas.Entry) (int64, error) {
 	c, err := kv.client()
 	if err != nil {
 		return 0, err
 	}
 	var conditions []clientv3.Cmp
-	for _, o := range append(others, e) {
+	for _, o := range append(guard, e) {
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(kv.prefix+o.Key), "=", o.Revision))
 	}
 	change := clientv3.OpPut(kv.prefix+e.Key, string(e.Value))
@@ -109,23 +109,24 @@ func (kv *etcdKV) Write(ctx context.Context, e cas.Entry, others ...cas.Entry) (
 	return reply.Header.Revision, nil
 }
 
-func (kv *etcdKV) Watch(ctx context.Context, prefix string, changed func(string, int64)) (<-chan struct{}, error) {
+func (kv *etcdKV) Watch(ctx context.Context, prefix string, begun func(), changed func(cas.Entry)) error {
 	c, err := kv.client()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	events := c.Watch(clientv3.WithRequireLeader(ctx), kv.prefix+prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	if first, ok := <-events; !ok || first.Err() != nil {
-		return nil, errors.Join(driver.ErrUnavailable, first.Err())
-	}
-	lost := make(chan struct{})
-	go func() {
-		defer close(lost)
-		for reply := range events {
-			for _, e := range reply.Events {
-				changed(strings.TrimPrefix(string(e.Kv.Key), kv.prefix), e.Kv.ModRevision)
-			}
+	for reply := range c.Watch(clientv3.WithRequireLeader(ctx), kv.prefix+prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
+		if reply.Created {
+			begun()
 		}
-	}()
-	return lost, nil
+		for _, e := range reply.Events {
+			changed(kv.entry(e.Kv))
+		}
+	}
+	return nil
+}
+
+// entry returns the entry of a pair, or of an event, which has no value if the
+// key was removed.
+func (kv *etcdKV) entry(pair *mvccpb.KeyValue) cas.Entry {
+	return cas.Entry{Key: strings.TrimPrefix(string(pair.Key), kv.prefix), Value: pair.Value, Revision: pair.ModRevision}
 }

@@ -47,6 +47,16 @@ func (m *memory) purge(t *testing.T, key string) {
 	require.NoError(t, err)
 }
 
+// next returns what a watch sends, which takes less than five minutes.
+func next(w driver.Watch) (cause driver.Cause, ok bool) {
+	select {
+	case cause = <-w.C:
+		return cause, true
+	case <-time.After(5 * time.Minute):
+		return cause, false
+	}
+}
+
 // requests returns the number of requests since the last call.
 func (m *memory) requests() (n [3]int) {
 	m.mu.Lock()
@@ -82,13 +92,44 @@ func TestAHandOverCostsALook(t *testing.T) {
 			waits := create(t, b, "q")
 			time.Sleep(time.Second)
 			m.requests()
+			held.Watch.Stop()
 			require.NoError(t, a.Delete(t.Context(), "q", held.Place, driver.Released))
-			require.Equal(t, driver.Released, <-waits.Watch.C)
+			cause, _ := next(waits.Watch)
+			require.Equal(t, driver.Released, cause)
 			synctest.Wait()
 			held, a, b = waits, b, a
 		}
 		assert.Equal(t, [3]int{2, 0, 1}, m.requests(), "gets, scans, writes")
 	})
+}
+
+func TestAHandOverInASessionCostsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		for _, kv := range []KV{m, noticing{m}} {
+			s := connect(t, kv)
+			held, waits := create(t, s, "q"), create(t, s, "q")
+			time.Sleep(time.Second)
+			m.requests()
+			require.NoError(t, s.Delete(t.Context(), "q", held.Place, driver.Released))
+			cause, _ := next(waits.Watch)
+			require.Equal(t, driver.Released, cause)
+			assert.Equal(t, [3]int{0, 0, 1}, m.requests(), "gets, scans, writes")
+			require.NoError(t, s.Delete(t.Context(), "q", waits.Place, driver.Released))
+		}
+	})
+}
+
+// lost makes the store lose the next write or, if it is not late, only the
+// answer. It returns a function that lets the write arrive nevertheless.
+func (m *memory) lost(late bool) (arrive func() error) {
+	var write func() error
+	m.lose = func(e Entry, guard []Entry) bool {
+		m.lose = nil
+		write = func() error { _, err := m.write(e, guard...); return err }
+		return late || write() == nil
+	}
+	return func() error { return write() }
 }
 
 // A request that hangs in the network may arrive after the session has cleaned
@@ -98,19 +139,11 @@ func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory()
 			s := connect(t, m)
-			require.NoError(t, s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed))
-			arrive := func() error { return nil }
-			m.lose = func(e Entry, others []Entry) bool {
-				m.lose = nil
-				arrive = func() error { _, err := m.write(e, others...); return err }
-				if !late {
-					_ = arrive()
-				}
-				return true
-			}
+			arrive := m.lost(late)
 			_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 			require.ErrorIs(t, err, driver.ErrUnavailable)
 			time.Sleep(time.Second)
+			m.purge(t, "q/q")
 			assert.ErrorIs(t, arrive(), ErrConflict)
 			assert.Empty(t, list(t, s, "q"))
 		})
@@ -118,16 +151,53 @@ func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
 }
 
 func TestCloseRemovesTheNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	for _, late := range []bool{false, true} {
 		m := newMemory()
-		s := connect(t, m)
-		create(t, s, "q")
-		require.NoError(t, s.Close())
-		q, err := decode(m.entries["q/q"])
-		assert.NoError(t, err)
-		assert.Empty(t, q.Nodes)
-		assert.NotContains(t, m.entries, sessionKey(s.Describe().ID))
-	})
+		s := newStore(m, "me", testTimeout)
+		require.NoError(t, s.sign(t.Context(), false))
+		arrive := func() error { return nil }
+		if late {
+			arrive = m.lost(true)
+		}
+		_, err := s.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+		require.Equal(t, late, err != nil)
+		_, err = s.read(t.Context(), "q")
+		require.NoError(t, err)
+		require.NoError(t, arrive())
+		require.NotEmpty(t, m.nodes(t))
+		require.NoError(t, s.End(t.Context()))
+		assert.Empty(t, m.nodes(t))
+		assert.NotContains(t, m.entries, s.key)
+	}
+}
+
+// nodes returns the nodes of the queue q.
+func (m *memory) nodes(t *testing.T) []node {
+	q, err := decode(m.entries["q/q"])
+	require.NoError(t, err)
+	return q.Nodes
+}
+
+// What the session knows may be old, and an answer may be late.
+func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
+	m := newMemory()
+	s, other := newStore(m, "me", testTimeout), newStore(m, "other", testTimeout)
+	require.NoError(t, s.sign(t.Context(), false))
+	require.NoError(t, other.sign(t.Context(), false))
+	m.stale = func(key string) *Entry {
+		m.stale = nil
+		_, err := s.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+		require.NoError(t, err)
+		return &Entry{Key: key}
+	}
+	_, err := s.read(t.Context(), "q")
+	require.NoError(t, err)
+	assert.Equal(t, m.entries["q/q"].Value, s.cache["q/q"].Value, "the session does not forget its node")
+	r, err := other.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+	require.NoError(t, err)
+	_, err = s.Do(t.Context(), session.Change{Kind: session.Remove, Queue: "q", Place: r.Place})
+	require.NoError(t, err)
+	assert.Len(t, m.nodes(t), 1)
 }
 
 // Whoever removes a session's key leaves its nodes, which must not block, and
@@ -138,8 +208,10 @@ func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 		a, b := connect(t, m), connect(t, m)
 		create(t, a, "q")
 		m.purge(t, sessionKey(a.Describe().ID))
+		began := time.Now()
 		_, err := a.Create(t.Context(), "r", driver.NodeSpec{Prefix: "a-W-"})
 		assert.ErrorIs(t, err, driver.ErrSessionEnded)
+		assert.Less(t, time.Since(began), time.Second, "not by the next heartbeat")
 		assert.ErrorIs(t, a.Err(), driver.ErrSessionEnded)
 		assert.Empty(t, list(t, b, "r"))
 		_ = list(t, b, "q")
@@ -161,7 +233,8 @@ func TestAWaiterPrunesASessionThatItKnew(t *testing.T) {
 		require.Len(t, j.Ahead, 1)
 		m.purge(t, sessionKey(a.Describe().ID))
 		began := time.Now()
-		<-j.Watch.C
+		_, ended := next(j.Watch)
+		require.True(t, ended)
 		assert.LessOrEqual(t, time.Since(began), testTimeout/4)
 		assert.Equal(t, []string{j.Name}, list(t, b, "q"))
 	})
@@ -171,15 +244,16 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		dead := newStore(m, "dead", time.Minute)
-		require.NoError(t, dead.beat(t.Context()))
-		_, err := dead.create(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+		require.NoError(t, dead.sign(t.Context(), false))
+		_, err := dead.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
 		require.NoError(t, err)
 		b := connect(t, m)
 		began := time.Now()
 		j := create(t, b, "q")
 		time.Sleep(59 * time.Second)
-		require.NoError(t, dead.beat(t.Context()))
-		<-j.Watch.C
+		require.NoError(t, dead.sign(t.Context(), false))
+		_, ended := next(j.Watch)
+		require.True(t, ended)
 		assert.GreaterOrEqual(t, time.Since(began), 119*time.Second)
 		assert.LessOrEqual(t, time.Since(began), 119*time.Second+testTimeout/4)
 		assert.Equal(t, []string{j.Name}, list(t, b, "q"))
@@ -189,29 +263,35 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 // A heartbeat that comes between the look and the removal saves the session, and
 // a look at old data does not cost it its nodes.
 func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
-	m := newMemory()
-	a, b := newStore(m, "a", testTimeout), newStore(m, "b", testTimeout)
-	require.NoError(t, a.beat(t.Context()))
-	require.NoError(t, b.beat(t.Context()))
-	_, err := a.create(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
-	require.NoError(t, err)
-	old := m.entries["s/a"]
-	b.noted["a"] = note{revision: old.Revision, since: time.Now().Add(-testTimeout)}
-	m.scanned = func() []Entry {
-		require.NoError(t, a.beat(t.Context()))
-		return []Entry{old, m.entries["s/b"]}
-	}
-	_, err = b.read(t.Context(), "q")
-	require.NoError(t, err)
-	ended, err := b.Expire(t.Context())
-	assert.False(t, ended)
-	assert.NoError(t, err)
-	m.scanned = func() []Entry { return []Entry{m.entries["s/b"]} }
-	_, err = b.Expire(t.Context())
-	assert.NoError(t, err)
-	q, err := b.read(t.Context(), "q")
-	assert.NoError(t, err)
-	assert.Len(t, q.Nodes, 1)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := newStore(m, "a", testTimeout), newStore(m, "b", time.Hour)
+		require.NoError(t, a.sign(t.Context(), false))
+		require.NoError(t, b.sign(t.Context(), false))
+		_, err := a.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+		require.NoError(t, err)
+		_, err = b.read(t.Context(), "q")
+		require.NoError(t, err)
+		_, err = b.Expire(t.Context())
+		require.NoError(t, err)
+		time.Sleep(testTimeout)
+		for _, old := range []Entry{m.entries["s/a"], {Key: "s/a"}} {
+			m.stale = func(key string) *Entry {
+				if key != old.Key {
+					return nil
+				}
+				m.stale = nil
+				require.NoError(t, a.sign(t.Context(), false))
+				return &old
+			}
+			_, err = b.Expire(t.Context())
+			assert.NoError(t, err)
+			assert.Nil(t, m.stale)
+			q, err := b.read(t.Context(), "q")
+			assert.NoError(t, err)
+			assert.Len(t, q.Nodes, 1)
+		}
+	})
 }
 
 func TestTokensRiseAfterARemovalOrARestore(t *testing.T) {
@@ -224,7 +304,7 @@ func TestTokensRiseAfterARemovalOrARestore(t *testing.T) {
 		assert.Greater(t, second.Token, first.Token)
 		m.mu.Lock()
 		restored := m.entries["q/q"]
-		restored.Value = mustJSON(queue{Last: 1e6})
+		restored.Value = encode(queue{Last: 1e6})
 		m.entries["q/q"] = restored
 		m.mu.Unlock()
 		third := create(t, connect(t, m), "q")
@@ -251,12 +331,17 @@ func TestConflictsAreRetried(t *testing.T) {
 	})
 }
 
-func TestTidyRemovesQueuesThatStayEmpty(t *testing.T) {
+func TestTidyRemovesWhatStaysUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		s := connect(t, m)
-		for _, queue := range []string{"held", "empty", "used"} {
+		require.NoError(t, newStore(m, "dead", time.Minute).sign(t.Context(), false))
+		require.NoError(t, newStore(m, "slow", 5*time.Hour).sign(t.Context(), false))
+		for _, queue := range []string{"held", "empty", "used", "value"} {
 			j := create(t, s, queue)
+			if queue == "value" {
+				require.NoError(t, s.SetValue(t.Context(), queue, j.Place, []byte("text")))
+			}
 			if queue != "held" {
 				require.NoError(t, s.Delete(t.Context(), queue, j.Place, driver.Changed))
 			}
@@ -266,9 +351,9 @@ func TestTidyRemovesQueuesThatStayEmpty(t *testing.T) {
 		time.Sleep(time.Hour)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		assert.Contains(t, m.entries, "q/held")
-		assert.Contains(t, m.entries, "q/used")
-		assert.NotContains(t, m.entries, "q/empty")
+		for key, stays := range map[string]bool{"q/held": true, "q/used": true, "q/value": true, "s/slow": true, "q/empty": false, "s/dead": false} {
+			assert.Equal(t, stays, m.entries[key].Value != nil, key)
+		}
 	})
 }
 

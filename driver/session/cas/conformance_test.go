@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/castest"
 	"github.com/dlock-go/dlock/driver/session/cas"
-	"github.com/dlock-go/dlock/internal/castest"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 

@@ -13,20 +13,17 @@ import (
 // Keys consist of letters, digits and the characters '/', '-', '_' and '='. They
 // have up to 1,540 bytes. The driver puts a prefix of its own before them.
 //
-// Reads are linearizable: they show each write that was answered before. Joining
-// and leaving a queue, and ending a session, do not rely on it, because the
-// condition of the write decides.
+// Reads are linearizable: they show each write that was answered or noticed
+// before. Joining and leaving a queue, and ending a session, do not rely on it,
+// because the condition of the write decides.
 type KV interface {
-	// Get returns the entry of a key.
 	Get(ctx context.Context, key string) (Entry, error)
-	// Scan returns the entries whose keys have the prefix, which is "q/" or
-	// "s/". They need not be from one instant.
-	Scan(ctx context.Context, prefix string) ([]Entry, error)
+	// Scan returns all entries, which need not be from one instant.
+	Scan(ctx context.Context) ([]Entry, error)
 	// Write stores the Value of e, or removes the key if it is nil, provided
-	// that e.Key and the keys of others have the given revisions. Others are up
-	// to two entries, whose values are ignored. Write checks and writes in one
-	// step. It returns the new revision of e.Key, which may be zero after a
-	// removal.
+	// that the keys of e and of the guard, of which there is at most one, have
+	// the revisions given. It checks and writes in one step, and returns the new
+	// revision of e.Key, which may be zero after a removal.
 	//
 	// If a revision differs, the error matches [ErrConflict], and the write is
 	// never made. A client library that sends a request again must not return
@@ -35,7 +32,7 @@ type KV interface {
 	//
 	// A store whose conditional writes are for one key only keeps all keys in
 	// one of its own.
-	Write(ctx context.Context, e Entry, others ...Entry) (revision int64, err error)
+	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
 	// Close frees the connections. It is called when the session has ended. The
 	// session is ended once more if that has failed, so a later request connects
 	// again.
@@ -46,29 +43,27 @@ type KV interface {
 type Entry struct {
 	Key   string
 	Value []byte // nil if the key does not exist; otherwise not empty
-	// Revision is positive and less than 10^18 if the key exists. Each write of a
+	// Revision is positive and less than 10^18 if the key exists; otherwise it is
+	// zero, or that of the removal if the store still knows it. Each write of a
 	// key has a greater revision than all earlier ones of that key, even if the
-	// key was removed in between, by this package or by an operator. It is the
-	// fencing token of the node that the write adds.
+	// key was removed in between, by whomever. It is the fencing token of the
+	// node that the write adds.
 	//
 	// The number of a change in the whole store serves, such as etcd's revision,
 	// NATS's stream sequence, or Consul's index. A store that only counts per key
 	// has to store max(last+1, microseconds of a clock) as the revision.
-	//
-	// The revision of a key that does not exist is zero, or that of the removal if
-	// the store still knows it.
 	Revision int64
 }
 
 // Watcher is a [KV] with notices.
 type Watcher interface {
 	KV
-	// Watch calls changed after each write of a key with the prefix, until ctx
-	// ends. It returns when that has begun. When it ends early, or notices may
-	// have been lost, it closes lost. A notice that is lost without a trace costs
-	// a quarter of the session timeout. The revision is that of the write, or zero
-	// if unknown.
-	Watch(ctx context.Context, prefix string, changed func(key string, revision int64)) (lost <-chan struct{}, err error)
+	// Watch calls changed after each write or removal of a key with the prefix,
+	// with its revision, until ctx ends or notices cease to arrive. It calls begun
+	// before the first one, and again after any that may have been lost. The value
+	// need not be there or be true, but saves reads. A notice that is lost without
+	// a trace costs a quarter of the session timeout.
+	Watch(ctx context.Context, prefix string, begun func(), changed func(Entry)) error
 }
 
 // ErrConflict is matched by the error of a write whose condition does not hold.
@@ -80,11 +75,11 @@ var (
 )
 
 func queueKey(queue string) string { return "q/" + toKey.Replace(url.QueryEscape(queue)) }
-func valueKey(queue string) string { return "v/" + toKey.Replace(url.QueryEscape(queue)) }
 func sessionKey(id string) string  { return "s/" + id }
 
 // queueOf is the inverse of queueKey.
 func queueOf(key string) (queue string, ok bool) {
-	queue, err := url.QueryUnescape(fromKey.Replace(strings.TrimPrefix(key, "q/")))
-	return queue, err == nil
+	name, ok := strings.CutPrefix(key, "q/")
+	queue, err := url.QueryUnescape(fromKey.Replace(name))
+	return queue, ok && err == nil
 }

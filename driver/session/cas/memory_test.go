@@ -2,6 +2,7 @@ package cas
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ type memory struct {
 	delay time.Duration // of each request, on average
 	// lose, if not nil, reports whether a write does not reach the store.
 	lose func(e Entry, others []Entry) bool
-	// scanned, if not nil, replaces the result of a scan.
-	scanned func() []Entry
+	// stale, if not nil, may replace the result of a Get.
+	stale func(key string) *Entry
 }
 
 // shared is the content of the store.
@@ -26,13 +27,13 @@ type shared struct {
 	mu       sync.Mutex
 	revision int64
 	entries  map[string]Entry
-	watches  map[chan struct{}]func(key string, revision int64)
+	watches  map[*int]func(Entry)
 
 	gets, scans, writes, conflicts int
 }
 
 func newMemory() *memory {
-	return &memory{shared: &shared{entries: make(map[string]Entry), watches: make(map[chan struct{}]func(string, int64))}}
+	return &memory{shared: &shared{entries: make(map[string]Entry), watches: make(map[*int]func(Entry))}}
 }
 
 func (m *memory) travel() {
@@ -42,6 +43,11 @@ func (m *memory) travel() {
 }
 
 func (m *memory) Get(_ context.Context, key string) (Entry, error) {
+	if m.stale != nil {
+		if e := m.stale(key); e != nil {
+			return *e, nil
+		}
+	}
 	m.travel()
 	defer m.travel()
 	m.mu.Lock()
@@ -52,21 +58,13 @@ func (m *memory) Get(_ context.Context, key string) (Entry, error) {
 	return e, nil
 }
 
-func (m *memory) Scan(_ context.Context, prefix string) (all []Entry, err error) {
+func (m *memory) Scan(context.Context) (all []Entry, err error) {
 	m.travel()
 	defer m.travel()
-	if m.scanned != nil {
-		return m.scanned(), nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.scans++
-	for key, e := range m.entries {
-		if strings.HasPrefix(key, prefix) {
-			all = append(all, e)
-		}
-	}
-	return all, nil
+	return slices.Collect(maps.Values(m.entries)), nil
 }
 
 func (m *memory) Write(_ context.Context, e Entry, others ...Entry) (int64, error) {
@@ -89,16 +87,16 @@ func (m *shared) write(e Entry, others ...Entry) (int64, error) {
 		}
 	}
 	m.revision++
+	e.Revision = m.revision
 	for _, changed := range m.watches {
 		if strings.HasPrefix(e.Key, "q/") {
-			go changed(e.Key, m.revision)
+			go changed(e) // often before the answer
 		}
 	}
 	if e.Value == nil {
 		delete(m.entries, e.Key)
 		return 0, nil
 	}
-	e.Revision = m.revision
 	m.entries[e.Key] = e
 	return m.revision, nil
 }
@@ -108,17 +106,17 @@ func (m *memory) Close() error { return nil }
 // noticing is a memory with notices.
 type noticing struct{ *memory }
 
-func (m noticing) Watch(ctx context.Context, _ string, changed func(string, int64)) (<-chan struct{}, error) {
-	lost := make(chan struct{})
+func (m noticing) Watch(ctx context.Context, _ string, begun func(), changed func(Entry)) error {
+	id := new(int)
+	m.mu.Lock()
+	m.watches[id] = changed
+	m.mu.Unlock()
+	begun()
+	<-ctx.Done()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.watches[lost] = changed
-	context.AfterFunc(ctx, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.watches, lost)
-	})
-	return lost, nil
+	delete(m.watches, id)
+	return nil
 }
 
 // NewMemory and WithNotices are for the conformance kit.

@@ -3,11 +3,13 @@ package cas
 import (
 	"cmp"
 	"context"
-	cryptorand "crypto/rand"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,354 +20,236 @@ import (
 
 // Connect begins a session, with a new ID. If it returns an error, it closes kv.
 func Connect(ctx context.Context, kv KV, c session.Config) (*session.Session, error) {
-	s := newStore(kv, "session-"+cryptorand.Text(), c.Timeout)
-	c.ID = s.id
+	c.ID = "session-" + rand.Text()
+	s := newStore(kv, c.ID, c.Timeout)
 	var of session.Store = s
 	if w, ok := kv.(Watcher); ok {
-		of = notifier{s, w}
+		of = &notifier{store: s, watcher: w}
 	}
 	made, err := session.Connect(ctx, of, c)
 	if err != nil {
 		_ = kv.Close()
-		return nil, err
 	}
-	return made, nil
+	return made, err
 }
 
 // store implements session.Store.
 type store struct {
-	kv        KV
-	id        string
-	timeout   time.Duration
-	host      *session.Host // nil without notices
-	listening atomic.Bool   // whether notices arrive
-	listen    sync.Once
-	beats     atomic.Int64
-	empty     map[string]int64 // used by Tidy: keys of empty queues, with their revisions
+	kv      KV
+	id, key string // of the session
+	timeout time.Duration
+	listens atomic.Bool      // whether notices arrive
+	tidied  time.Time        // when Tidy was last called
+	unused  map[string]int64 // keys without nodes at that time, with their revisions
 
-	mu      sync.Mutex
-	renewed int64              // revision of the session's key
-	queues  map[string]*cached // that the session has used
-	noted   map[string]note    // sessions by ID, as last scanned
-	trip    time.Duration      // how long a read takes, on average
+	mu    sync.Mutex
+	cache map[string]*cached // by key
 }
-
-// cached is what the session knows about a queue.
-type cached struct {
-	turn chan struct{} // full while the session changes the queue
-	queue
-	known   bool
-	asked   time.Time // when the session last used the queue
-	doubt   bool      // a Create may have added a node without an answer
-	chased  bool      // a goroutine reads the queue after notices
-	noticed int64     // revision of the last notice
-}
-
-var (
-	_ session.Expirer   = (*store)(nil)
-	_ session.Inspector = (*store)(nil)
-	_ session.Tidier    = (*store)(nil)
-)
 
 func newStore(kv KV, id string, timeout time.Duration) *store {
-	return &store{kv: kv, id: id, timeout: timeout, queues: make(map[string]*cached), noted: make(map[string]note)}
+	s := &store{kv: kv, id: id, key: sessionKey(id), timeout: timeout, cache: make(map[string]*cached)}
+	s.learn(0, Entry{Key: s.key, Value: []byte("{}")}) // what Begin replaces
+	return s
 }
+
+func (s *store) owns(n node) bool { return n.Owner == s.id }
 
 var errEnded = fmt.Errorf("%w: the store has dropped it", driver.ErrSessionEnded)
 
-// errSame is returned by the function of edit if there is nothing to change.
-var errSame = errors.New("no change")
-
-// cache returns what the session knows about a queue. The caller holds mu.
-func (s *store) cache(name string) *cached {
-	c := s.queues[name]
-	if c == nil {
-		c = &cached{turn: make(chan struct{}, 1)}
-		s.queues[name] = c
-	}
-	return c
-}
-
-// use returns what the session knows about a queue that it uses now, and whether
-// that may still be true.
-func (s *store) use(name string) (*cached, queue, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.cache(name)
-	c.asked = time.Now()
-	return c, c.queue, c.known && c.noticed <= c.revision
-}
-
-// cached returns what the session knows about a queue, if it is of that revision.
-func (s *store) cached(name string, revision int64) (queue, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.cache(name)
-	return c.queue, c.known && c.revision == revision
-}
-
-// read reads a queue.
-func (s *store) read(ctx context.Context, name string) (queue, error) {
-	began := time.Now()
-	e, err := s.kv.Get(ctx, queueKey(name))
-	if err != nil {
-		return queue{}, err
-	}
-	s.mu.Lock()
-	s.trip += (time.Since(began) - s.trip) / 8
-	s.mu.Unlock()
-	if was, same := s.cached(name, e.Revision); same {
-		return was, nil
-	}
-	q, err := decode(e)
-	if err == nil {
-		s.learn(name, q)
-	}
-	return q, err
-}
-
-// guard is a condition of a change besides the queue's revision: that a
-// session's key exists, or that it does not.
-type guard struct {
-	Entry
-	lives bool
-}
-
-func (s *store) own() *guard { return &guard{Entry{Key: sessionKey(s.id)}, true} }
-
-// check reads the guard's key. It returns errEnded if the guard does not hold.
-func (s *store) check(ctx context.Context, g *guard) (err error) {
-	if g.Entry, err = s.kv.Get(ctx, g.Key); err != nil {
-		return err
-	}
-	if (g.Value != nil) != g.lives {
-		return errEnded
-	}
-	if g.lives {
-		s.renew(g.Revision)
-	}
-	return nil
-}
-
-// renew records a revision of the session's key, and returns the latest one.
-func (s *store) renew(revision int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.renewed = max(s.renewed, revision)
-	return s.renewed
-}
-
-// write writes an entry under the condition of g.
-func (s *store) write(ctx context.Context, e Entry, g *guard, others ...Entry) (int64, error) {
-	if g.lives {
-		g.Revision = s.renew(0) // a heartbeat may have changed it
-	}
-	return s.kv.Write(ctx, e, append(others, g.Entry)...)
-}
-
-// edit changes a queue with f, under the condition of g, and returns the result.
-// If it does not make the change, and never will, the error is Refused.
-func (s *store) edit(ctx context.Context, name string, g *guard, f func(*queue) error) (was queue, err error) {
-	c, _, _ := s.use(name)
-	select { // the session's own changes need not conflict
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return was, session.Refused(ctx.Err())
-	}
-	_, was, known := s.use(name)
-	for try, sent := 0, int64(-1); ; try++ {
-		if try > 0 || !known {
-			if was, err = s.read(ctx, name); err == nil && was.revision == sent {
-				err = s.check(ctx, g) // the queue was not the reason for the conflict
-			}
-			if err != nil {
-				return was, session.Refused(err)
-			}
-		}
-		now := was
-		now.Nodes = slices.Clone(was.Nodes)
-		if err := f(&now); err != nil {
-			if try == 0 && known {
-				continue // the cache may be old
-			}
-			return was, s.unchanged(ctx, g, err)
-		}
-		sent = was.revision
-		revision, err := s.write(ctx, Entry{queueKey(name), mustJSON(now), sent}, g)
-		if err == nil {
-			now = now.at(revision)
-			s.learn(name, now)
-		}
-		if !errors.Is(err, ErrConflict) {
-			return now, err
-		}
-		first := joinPause
-		if len(now.Nodes) < len(was.Nodes) {
-			first = leavePause
-		}
-		if err := backOff(ctx, first, try); err != nil {
-			return was, session.Refused(err)
-		}
-	}
-}
-
-// unchanged returns the error of an edit whose function has returned err.
-func (s *store) unchanged(ctx context.Context, g *guard, err error) error {
-	if errors.Is(err, errSame) {
-		return nil
-	}
-	return session.Refused(cmp.Or(s.check(ctx, g), err))
-}
-
-const (
-	leavePause = time.Millisecond // those who leave go first, because others wait for them
-	joinPause  = 4 * time.Millisecond
-	lastPause  = 64 * time.Millisecond
-)
-
-// backOff waits for a random time after a conflict, longer after each one.
-func backOff(ctx context.Context, first time.Duration, try int) error {
-	return sleep(ctx, rand.N(min(first<<min(try, 6), lastPause)))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Begin implements session.Store.
-func (s *store) Begin(ctx context.Context, _ time.Duration) (session.Begun, error) {
-	return session.Begun{}, s.beat(ctx)
-}
-
-// Beat implements session.Store. It makes the session call Expire at once while
-// there are other sessions in its queues.
-func (s *store) Beat(ctx context.Context) (time.Duration, error) {
-	err := s.beat(ctx)
-	if s.meets() {
-		return 0, err
-	}
-	return s.timeout, err
-}
-
-// beat writes the session's key, first when the session begins. A conflict comes
-// from another heartbeat, which may have had no answer, or from the end.
-func (s *store) beat(ctx context.Context) error {
-	for g := s.own(); ; {
-		value := mustJSON(sessionValue{s.timeout, s.beats.Add(1)})
-		revision, err := s.kv.Write(ctx, Entry{g.Key, value, s.renew(0)})
-		if err == nil {
-			s.renew(revision)
-		}
-		if !errors.Is(err, ErrConflict) {
-			return err
-		}
-		if err := s.check(ctx, g); err != nil {
-			return err
-		}
-	}
-}
-
-// sessionValue is the value of a session's key.
-type sessionValue struct {
+// life is the value of a session's key.
+type life struct {
 	Timeout time.Duration
-	Beats   int64 // makes each value differ
+	Nonce   string // because some stores ignore a write that changes nothing
 }
 
-// End implements session.Store. Once the key is gone, no change succeeds that is
-// still under way, and so the queues are pruned after that.
+// over reports whether a session has expired whose key has not changed since.
+func over(e Entry, since time.Time) bool {
+	var v life
+	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= v.Timeout
+}
+
+// sign writes the session's key, or removes it at the end. A conflict comes from
+// another heartbeat, which may have had no answer, or from whoever ended it.
+func (s *store) sign(ctx context.Context, end bool) error {
+	for fresh := false; ; fresh = true {
+		e, err := s.get(ctx, s.key, fresh)
+		if err != nil || e.Value == nil {
+			return cmp.Or(err, errEnded)
+		}
+		if e.Value = nil; !end {
+			e.Value = encode(life{s.timeout, rand.Text()})
+		}
+		if _, err = s.write(ctx, e); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+func (s *store) Begin(ctx context.Context, _ time.Duration) (session.Begun, error) {
+	return session.Begun{}, s.sign(ctx, false)
+}
+
+// Beat makes the session call Expire at once.
+func (s *store) Beat(ctx context.Context) (time.Duration, error) { return 0, s.sign(ctx, false) }
+
+// End removes the nodes once the key is gone, because then no change succeeds
+// that is still under way.
 func (s *store) End(ctx context.Context) error {
 	defer s.kv.Close()
-	g := s.own()
-	for {
-		_, err := s.kv.Write(ctx, Entry{Key: g.Key, Revision: s.renew(0)})
-		if errors.Is(err, ErrConflict) {
-			err = s.check(ctx, g)
-			if err == nil {
-				continue
+	if err := s.sign(ctx, true); err != nil && !errors.Is(err, driver.ErrSessionEnded) {
+		return err
+	}
+	return s.prune(ctx, true)
+}
+
+func (s *store) Expire(ctx context.Context) (more bool, err error) {
+	return false, s.prune(ctx, false)
+}
+
+// prune removes the nodes of ended sessions from the queues that this session
+// has used: its own nodes, or those that it meets in queues that it uses now.
+func (s *store) prune(ctx context.Context, own bool) (failed error) {
+	queues := make(map[string][]string) // by session
+	s.mu.Lock()
+	for key, c := range s.cache {
+		name, ok := queueOf(key)
+		if !ok || !own && time.Since(c.used) >= s.timeout {
+			continue
+		}
+		q, _ := decode(c.Entry)
+		if c.doubt {
+			q.Nodes = append(q.Nodes, node{Owner: s.id})
+		}
+		for _, n := range q.Nodes {
+			if n.Owner != "" && s.owns(n) == own && !slices.Contains(queues[n.Owner], name) {
+				queues[n.Owner] = append(queues[n.Owner], name)
 			}
 		}
-		if err != nil && !errors.Is(err, errEnded) {
-			return err
-		}
-		return s.prune(ctx, s.graves(true))
 	}
+	s.mu.Unlock()
+	for id, names := range queues {
+		ended, err := s.ended(ctx, sessionKey(id))
+		for _, name := range names {
+			if ended && err == nil {
+				err = s.remove(ctx, name, sessionKey(id), false, func(n node) bool { return n.Owner == id })
+			}
+		}
+		if !errors.Is(err, driver.ErrSessionEnded) { // the guard's error if the session lives
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
-// Do implements session.Store.
-func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
-	switch c.Kind {
-	case session.Create:
-		return s.create(ctx, c)
-	case session.SetValue:
-		return r, s.setValue(ctx, c)
+// ended reports whether a session has ended. If it has expired, ended ends it.
+func (s *store) ended(ctx context.Context, key string) (bool, error) {
+	e, err := s.get(ctx, key, true)
+	if err != nil || e.Value == nil {
+		return true, err
 	}
-	_, err = s.edit(ctx, c.Queue, s.own(), func(q *queue) error {
-		i := q.index(func(n node) bool { return s.concerns(c, n) })
-		if i < 0 {
-			return driver.ErrGone
-		}
-		r.Place = q.Nodes[i].place()
-		if c.Kind == session.Replace {
-			q.Nodes[i].Name = driver.FormatName(c.Prefix, r.Place.Seq)
-			return nil
-		}
-		q.Nodes = slices.Delete(q.Nodes, i, i+1)
-		if c.Cause == driver.Released {
-			q.Released = r.Place.Name
-		}
-		return nil
+	var since time.Time
+	s.with(key, func(c *cached) { since = c.since })
+	if !over(e, since) {
+		return false, nil
+	}
+	e.Value = nil
+	_, err = s.write(ctx, e)
+	return err == nil, nil // otherwise it has sent a heartbeat, or the next search ends it
+}
+
+// Tidy removes the keys of sessions that have expired, and of queues without
+// nodes, that are the same as at the last call, and forgets queues in which this
+// session has no node. The first call makes no request, so that short sessions
+// do not tidy.
+func (s *store) Tidy(ctx context.Context) (more bool, err error) {
+	before, since := s.unused, s.tidied
+	if s.unused, s.tidied = make(map[string]int64), time.Now(); before == nil {
+		return false, nil
+	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.cache, func(key string, c *cached) bool {
+		q, _ := decode(c.Entry)
+		return key != s.key && time.Since(c.used) > time.Hour && !c.doubt && !slices.ContainsFunc(q.Nodes, s.owns)
 	})
-	return r, err
-}
-
-// concerns reports whether n is the node of the change.
-func (s *store) concerns(c session.Change, n node) bool {
-	if c.Kind == session.Remove {
-		return n.Name == c.Place.Name && n.Token == c.Place.Token
+	s.mu.Unlock()
+	all, err := s.kv.Scan(ctx)
+	for _, e := range all {
+		q, decodeErr := decode(e)
+		if decodeErr != nil || len(q.Nodes) > 0 || q.Value != nil {
+			continue
+		}
+		s.unused[e.Key] = e.Revision
+		if before[e.Key] == e.Revision && over(e, since) {
+			_, _ = s.kv.Write(ctx, Entry{Key: e.Key, Revision: e.Revision}) // an error leaves it to the next time
+		}
 	}
-	return n.Owner == s.id && n.Token == c.Place.Token
+	return false, err
 }
 
-func (s *store) create(ctx context.Context, c session.Change) (r session.Result, err error) {
-	now, err := s.edit(ctx, c.Queue, s.own(), func(q *queue) error {
-		q.Nodes = append(q.Nodes, node{Name: c.Prefix, Owner: s.id, Number: c.Number, Data: c.Data})
-		return nil
+func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
+	q, err := s.edit(ctx, c.Queue, s.key, true, func(q *queue) (err error) {
+		r.Place, err = s.apply(c, q)
+		return err
 	})
 	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.cache(c.Queue).doubt = true
+		s.with(queueKey(c.Queue), func(cache *cached) { cache.doubt = cache.doubt || c.Kind == session.Create })
 		return r, err
 	}
-	r.Place = now.Nodes[len(now.Nodes)-1].place()
-	r.Nodes = now.snapshot().Nodes
-	if s.listening.Load() {
+	if c.Kind == session.Create {
+		r.Place = q.Nodes[len(q.Nodes)-1].place()
+	}
+	now := q.snapshot()
+	r.Nodes, r.Version = now.Nodes, now.Version
+	if s.listens.Load() {
 		r.Announced = session.Every
 	}
 	return r, nil
 }
 
-// Cancel implements session.Store. After the heartbeat, no Create succeeds that
-// is still under way, and so the queue shows those that have succeeded.
+// apply makes a change, and returns the node as it was before.
+func (s *store) apply(c session.Change, q *queue) (was driver.Place, err error) {
+	if c.Kind == session.Create {
+		q.Nodes = append(q.Nodes, node{Name: c.Prefix, Owner: s.id, Number: c.Number, Data: c.Data})
+		return was, nil
+	}
+	i := slices.IndexFunc(q.Nodes, func(n node) bool {
+		if c.Kind == session.Remove {
+			return n.Name == c.Place.Name && n.Token == c.Place.Token
+		}
+		return s.owns(n) && n.Token == c.Place.Token
+	})
+	if i < 0 {
+		return was, driver.ErrGone
+	}
+	was = q.Nodes[i].place()
+	switch {
+	case c.Kind == session.Replace:
+		q.Nodes[i].Name = driver.FormatName(c.Prefix, was.Seq)
+	case c.Kind != session.SetValue:
+		q.Nodes = slices.Delete(q.Nodes, i, i+1)
+		if c.Cause == driver.Released {
+			q.Released = was.Name
+		}
+	case q.Value != nil && q.Value.Token > c.Place.Token:
+		return was, driver.ErrStale
+	default:
+		q.Value = &value{c.Place.Token, c.Data}
+	}
+	return was, nil
+}
+
+// Cancel relies on the heartbeat: after it, no Create succeeds that is still
+// under way.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
-	if err := s.beat(ctx); err != nil {
+	if err := s.sign(ctx, false); err != nil {
 		return err
 	}
-	queues := make(map[string][]int64)
+	queues, numbers := make(map[string]bool), make(map[int64]bool)
 	for _, c := range creates {
-		queues[c.Queue] = append(queues[c.Queue], c.Number)
+		queues[c.Queue], numbers[c.Number] = true, true
 	}
-	for name, numbers := range queues {
-		err := s.remove(ctx, name, s.own(), func(n node) bool { return n.Owner == s.id && slices.Contains(numbers, n.Number) })
-		if err != nil {
+	for name := range queues {
+		if err := s.remove(ctx, name, s.key, true, func(n node) bool { return s.owns(n) && numbers[n.Number] }); err != nil {
 			return err
 		}
 	}
@@ -373,27 +257,111 @@ func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
 }
 
 // remove removes the nodes that match.
-func (s *store) remove(ctx context.Context, name string, g *guard, match func(node) bool) error {
-	_, err := s.edit(ctx, name, g, func(q *queue) error {
-		before := len(q.Nodes)
-		if q.Nodes = slices.DeleteFunc(q.Nodes, match); len(q.Nodes) == before {
-			return errSame
-		}
+func (s *store) remove(ctx context.Context, name, guard string, lives bool, match func(node) bool) error {
+	_, err := s.edit(ctx, name, guard, lives, func(q *queue) error {
+		q.Nodes = slices.DeleteFunc(q.Nodes, match)
 		return nil
 	})
 	return err
 }
 
-// Look implements session.Store.
+// read reads a queue.
+func (s *store) read(ctx context.Context, name string) (queue, error) {
+	e, err := s.get(ctx, queueKey(name), true)
+	if err != nil {
+		return queue{}, err
+	}
+	return decode(e)
+}
+
 func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
 	found := make([]session.Snapshot, len(ask))
-	for i, q := range ask {
-		s.use(q.Queue)
-		now, err := s.read(ctx, q.Queue)
+	for i, of := range ask {
+		q, err := s.read(ctx, of.Queue)
 		if err != nil {
-			return nil, err
+			return found, err
 		}
-		found[i] = now.snapshot()
+		found[i] = q.snapshot()
 	}
 	return found, nil
+}
+
+func (s *store) Value(ctx context.Context, queue string) ([]byte, int64, error) {
+	q, err := s.read(ctx, queue)
+	if err != nil || q.Value == nil {
+		return nil, 0, err
+	}
+	return q.Value.Text, q.Value.Token, nil
+}
+
+func (s *store) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	q, err := s.read(ctx, queue)
+	for _, n := range q.Nodes {
+		if n.Name == name {
+			return driver.NodeInfo{Token: n.Token, Data: n.Data, Owner: n.Owner}, nil
+		}
+	}
+	return driver.NodeInfo{}, cmp.Or(err, driver.ErrGone)
+}
+
+func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+	all, err := s.kv.Scan(ctx)
+	for _, e := range all {
+		name, ok := queueOf(e.Key)
+		below := prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
+		if q, err := decode(e); ok && below && err == nil && len(q.Nodes) > 0 {
+			queues = append(queues, name)
+		}
+	}
+	return queues, err
+}
+
+// notifier is a store with notices.
+type notifier struct {
+	*store
+	watcher Watcher
+	host    session.Host
+	once    sync.Once
+}
+
+func (n *notifier) Start(h session.Host) { n.host = h }
+
+func (n *notifier) Listening(string, bool) bool { return n.listens.Load() }
+
+// Subscribe watches the store from now on. Until the first notices arrive, the
+// session polls.
+func (n *notifier) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
+	n.once.Do(func() { n.host.Go(n.watch) })
+	found, err := n.Look(ctx, []session.Query{q})
+	return found[0], err
+}
+
+func (n *notifier) watch(ctx context.Context) {
+	listen := func(now bool) {
+		n.listens.Store(now)
+		n.host.Lost()
+	}
+	for ctx.Err() == nil {
+		_ = n.watcher.Watch(ctx, "q/", func() { listen(true) }, n.changed)
+		listen(false)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// changed is called with each notice. It spares a write on a condition that is
+// known to be old, but the session believes nothing that it has not read.
+func (n *notifier) changed(e Entry) {
+	name, ok := queueOf(e.Key)
+	n.mu.Lock()
+	c := n.cache[e.Key]
+	if ok = ok && c != nil; ok && e.Revision > c.Revision {
+		c.known = false
+	}
+	n.mu.Unlock()
+	if q, err := decode(e); ok && err == nil {
+		n.host.Noticed(name, q.snapshot())
+	}
 }

@@ -1,0 +1,18 @@
+package castest_test
+
+import (
+	"testing"
+
+	"github.com/dlock-go/dlock/dlocktest"
+	"github.com/dlock-go/dlock/dlocktest/castest"
+	"github.com/dlock-go/dlock/driver/session/cas"
+)
+
+func Example() {
+	newKV := func(prefix string) cas.KV { return nil } // of the driver
+	_ = func(t *testing.T) {                           // TestConformance
+		dlocktest.Run(t, castest.Config(func(t *testing.T) (connect func() cas.KV) {
+			return func() cas.KV { return newKV(t.Name() + "/") }
+		}))
+	}
+}
