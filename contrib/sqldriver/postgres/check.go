@@ -56,12 +56,7 @@ func adviceOn(err error) string {
 // client opens up to that many by default.
 const fewConnections = sqlstore.DefaultConnections
 
-const serverState = `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
-	current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication),
-	current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-		- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')`
-
-// serverSettings holds the columns selected by serverState.
+// serverSettings holds the columns selected by texts.settings.
 type serverSettings struct {
 	version, fsync, fullPages, synchronous, commit string
 	standbys, connections                          int
@@ -69,7 +64,7 @@ type serverSettings struct {
 
 func (s *store) checkServer(ctx context.Context) []driver.Finding {
 	var v serverSettings
-	err := s.query(ctx, serverState, nil, func(scan func(...any) error) error {
+	err := s.query(ctx, s.texts.settings, nil, func(scan func(...any) error) error {
 		return scan(&v.version, &v.fsync, &v.fullPages, &v.synchronous, &v.commit, &v.standbys, &v.connections)
 	})
 	if err != nil {
@@ -130,7 +125,7 @@ const mostToken int64 = 1e18 - 1
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	least := int64(math.MaxInt64)
 	var worst string
-	err := s.query(ctx, `SELECT sequencename::text, last_value, max_value FROM pg_sequences WHERE schemaname = $1`, []any{s.connector.options.schema},
+	err := s.query(ctx, s.texts.sequences, []any{s.connector.options.schema},
 		func(scan func(...any) error) error {
 			var name string
 			var last sql.NullInt64 // null if the sequence is unused or unreadable

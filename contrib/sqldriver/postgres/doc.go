@@ -88,6 +88,9 @@
 // statements for an operator, and the rights that the user needs. [Statements]
 // returns the former. default_transaction_read_only must be off for the user.
 //
+// No other user may create objects in the schema. Of other schemas, only
+// pg_catalog is used, whatever search_path a connection has.
+//
 // Each user with rights on the tables may remove the nodes of others. Each user
 // that may connect to the database may send false notices, which make sessions
 // look at their queues, but release no lock. Programs that decode the WAL must

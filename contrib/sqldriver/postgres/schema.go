@@ -21,9 +21,9 @@ var (
 )
 
 // Statements returns the SQL that creates the driver's tables and functions in
-// a schema, "dlock" by default. An operator runs it if the driver's user may
-// not create a schema. The error of Connect lists what to grant that user. The
-// statements are idempotent.
+// a schema, "dlock" by default. An operator runs it in one transaction if the
+// driver's user may not create a schema. The error of Connect lists what to
+// grant that user. The statements are idempotent.
 func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }
@@ -43,7 +43,7 @@ const lockForSchema = 0x646c6f636b
 
 // createStatements returns the SQL that creates the tables in one transaction.
 func createStatements(schema string) string {
-	return fmt.Sprintf("SELECT pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema))
+	return fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema))
 }
 
 // grants returns the statements that grant a user access to the tables.

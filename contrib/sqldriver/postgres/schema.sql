@@ -1,6 +1,11 @@
 -- The tables and functions of dlock, version 1. A transaction that runs all of these
 -- statements may be repeated, also while dlock is in use.
 
+-- Functions, operators and types that others have put into a schema of the search_path
+-- must not run. A body after RETURN keeps what it means here. Every other function that a
+-- client calls first calls prepare, which sets the same search_path for its transaction.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 CREATE SCHEMA IF NOT EXISTS dlock;
 
 -- The version of this file. A driver of a lower version refuses to work.
@@ -39,20 +44,19 @@ CREATE TABLE IF NOT EXISTS dlock.era (
 -- The cost of the functions below is mostly that of their queries. An assignment that calls
 -- a function is no query, but PERFORM is: hence the variables named none.
 
--- The name of the era of this server: the cluster, the database, the timeline, which
--- changes when a standby is promoted or a backup is restored, and the table. A dump that
--- is restored to a new cluster may have the same OIDs as the old one.
+-- The name of the cluster, the database, and the timeline, which changes when a standby is
+-- promoted or a backup is restored. A connection outlives a promotion, but a standby has
+-- no current LSN, so that the call fails there. A primary keeps its timeline until it stops.
+CREATE OR REPLACE FUNCTION dlock.place() RETURNS text
+LANGUAGE sql STABLE
+RETURN (SELECT set_config('dlock.place', system_identifier || '.' || oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), false)
+    FROM pg_control_system(), pg_database WHERE datname = current_database());
+
+-- The name of the era of this server: its place and the table. A dump that is restored to
+-- a new cluster may have the same OIDs as the old one. A connection asks for its place once.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    IF coalesce(current_setting('dlock.place', true), '') = '' THEN -- the first call on this connection
-        -- A connection outlives a promotion, but a standby has no current LSN, so that the
-        -- call fails there. A primary keeps its timeline until it stops.
-        PERFORM set_config('dlock.place', system_identifier || '.' || oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), false)
-            FROM pg_control_system(), pg_database WHERE datname = current_database();
-    END IF;
-    RETURN current_setting('dlock.place') || '.' || 'dlock.session'::regclass::oid;
-END $$;
+LANGUAGE sql STABLE
+RETURN coalesce(nullif(current_setting('dlock.place', true), ''), dlock.place()) || '.' || 'dlock.session'::regclass::oid;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
 CREATE TABLE IF NOT EXISTS dlock.queue (
@@ -82,28 +86,24 @@ CREATE TABLE IF NOT EXISTS dlock.kept (
 -- The version of a queue as Look returns it. After a crash, the server may draw a version
 -- again that it has shown, so each start of the server has others.
 CREATE OR REPLACE FUNCTION dlock.shown(p_version bigint) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT p_version * 16777216 + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint % 16777216
-$$;
+LANGUAGE sql STABLE
+RETURN p_version * 16777216 + (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint % 16777216;
 
 -- The name of a node: its prefix and its token.
 CREATE OR REPLACE FUNCTION dlock.node_name(p_prefix text, p_token bigint) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_prefix || CASE WHEN p_token < 10000000000 THEN lpad(p_token::text, 10, '0') ELSE p_token::text END
-$$;
+LANGUAGE sql IMMUTABLE
+RETURN p_prefix || CASE WHEN p_token < 10000000000 THEN lpad(p_token::text, 10, '0') ELSE p_token::text END;
 
 -- The channel for notices of a queue. There are 256.
 CREATE OR REPLACE FUNCTION dlock.channel(p_queue text) RETURNS text
-LANGUAGE sql STABLE AS $$
-    SELECT 'dlock_' || substr(encode(sha256(convert_to(p_queue, 'UTF8')), 'hex'), 1, 2)
-$$;
+LANGUAGE sql STABLE
+RETURN 'dlock_' || substr(encode(sha256(convert_to(p_queue, 'UTF8')), 'hex'), 1, 2);
 
 -- What a notice must show of a node that was released, because every user of the database
 -- may send notices: nobody knows it who may not read the node.
 CREATE OR REPLACE FUNCTION dlock.proof(p_data bytea) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT left(encode(sha256(p_data), 'hex'), 32)
-$$;
+LANGUAGE sql IMMUTABLE
+RETURN left(encode(sha256(p_data), 'hex'), 32);
 
 -- Tells the sessions that listen that a node has gone, and why: 'r' if a holder has
 -- released an exclusive lock, and 'c' otherwise. Notices arrive in the order of the
@@ -111,7 +111,7 @@ $$;
 CREATE OR REPLACE FUNCTION dlock.tell(p_queue text, p_name text, p_why text, p_proof text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    none text;
+    none pg_catalog.text;
 BEGIN
     IF length(p_queue) <= 512 AND length(p_name) <= 512 THEN
         none := pg_notify(dlock.channel(p_queue), concat_ws(chr(10), p_why, p_name, p_queue, p_proof));
@@ -134,7 +134,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.prepare() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    none text;
+    none pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'dlock needs the isolation level read committed, not %', current_setting('transaction_isolation')
@@ -156,7 +156,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.enter(p_session text, p_generation bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    none text := dlock.prepare();
+    none pg_catalog.text := dlock.prepare();
     present bigint;
 BEGIN
     SELECT generation INTO present FROM dlock.session WHERE id = p_session AND era = dlock.here() FOR KEY SHARE;
@@ -261,10 +261,9 @@ END $$;
 -- that wait, so that they go on meanwhile. Its own session waits here before it learns of
 -- the change.
 CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text
-LANGUAGE sql AS $$
-    SELECT concat(CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END,
-        pg_logical_emit_message(true, 'dlock', '')) -- a commit without changes would not wait
-$$;
+LANGUAGE sql
+RETURN concat(CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END,
+    pg_logical_emit_message(true, 'dlock', '')); -- a commit without changes would not wait
 
 -- Appends a node. The counter is drawn, and the nodes are read, after the queue was
 -- locked. So the order of the tokens is the order of the commits. The status is 'ok',
@@ -273,7 +272,7 @@ CREATE OR REPLACE PROCEDURE dlock.append(p_session text, p_generation bigint, p_
     INOUT status text, INOUT own_token bigint, INOUT own_created bigint, INOUT names json)
 LANGUAGE plpgsql AS $$
 DECLARE
-    none text;
+    none pg_catalog.text;
 BEGIN
     status := dlock.enter(p_session, p_generation);
     IF status <> 'ok' THEN
@@ -299,10 +298,10 @@ CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_
     INOUT status text)
 LANGUAGE plpgsql AS $$
 DECLARE
-    removed text;
-    proven text;
+    removed pg_catalog.text;
+    proven pg_catalog.text;
     shared boolean;
-    none text := dlock.prepare();
+    none pg_catalog.text := dlock.prepare();
 BEGIN
     none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
@@ -327,7 +326,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.remove_any(p_session text, p_generation bigint, p_queue text, p_name text, p_token bigint)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    status text := dlock.enter(p_session, p_generation);
+    status pg_catalog.text := dlock.enter(p_session, p_generation);
 BEGIN
     IF status <> 'ok' THEN
         RETURN status;
@@ -345,8 +344,8 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.replace(p_session text, p_generation bigint, p_queue text, p_token bigint, p_prefix text)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    status text := dlock.enter(p_session, p_generation);
-    old text;
+    status pg_catalog.text := dlock.enter(p_session, p_generation);
+    old pg_catalog.text;
 BEGIN
     IF status <> 'ok' THEN
         RETURN status;
@@ -368,7 +367,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.keep(p_session text, p_generation bigint, p_queue text, p_token bigint, p_value bytea)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    status text := dlock.enter(p_session, p_generation);
+    status pg_catalog.text := dlock.enter(p_session, p_generation);
 BEGIN
     IF status <> 'ok' THEN
         RETURN status;
@@ -390,7 +389,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.cancel(p_session text, p_generation bigint, p_data bytea[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    orphan record;
+    orphan pg_catalog.record;
     patience interval;
 BEGIN
     PERFORM dlock.prepare();
@@ -414,8 +413,8 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.drop_session(p_session text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    locked text;
-    removed text;
+    locked pg_catalog.text;
+    removed pg_catalog.text;
 BEGIN
     FOR locked IN SELECT DISTINCT queue FROM dlock.node WHERE session = p_session ORDER BY queue LOOP
         PERFORM dlock.lock_queue(locked);
@@ -445,7 +444,7 @@ END $$;
 CREATE OR REPLACE FUNCTION dlock.expire() RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    dead record;
+    dead pg_catalog.record;
     passed integer := 0;
 BEGIN
     PERFORM dlock.prepare();
@@ -478,10 +477,15 @@ END $$;
 -- skipped here, not by a WHEN of the trigger, which the server would parse for each change.
 CREATE OR REPLACE FUNCTION dlock.changed_by_hand() RETURNS trigger
 LANGUAGE plpgsql AS $$
+DECLARE
+    path pg_catalog.text;
+    none pg_catalog.text;
 BEGIN
-    IF current_setting('dlock.call', true) = '1' THEN
+    IF pg_catalog.current_setting('dlock.call', true) OPERATOR(pg_catalog.=) '1' THEN
         RETURN NULL;
     END IF;
+    path := pg_catalog.current_setting('search_path');
+    none := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF TG_OP <> 'INSERT' THEN
         PERFORM dlock.lock_queue(OLD.queue);
         PERFORM dlock.tell(OLD.queue, OLD.name, 'c', '');
@@ -489,6 +493,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         PERFORM dlock.lock_queue(NEW.queue);
     END IF;
+    none := pg_catalog.set_config('search_path', path, true);
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER changed_by_hand AFTER INSERT OR UPDATE OR DELETE ON dlock.node

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,13 +44,18 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, sequences string
 }
+
+// operator matches the operators in the statements, which newTexts qualifies.
+// The statements qualify everything else, because others may have put a better
+// match into a schema of the search_path.
+var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
 func newTexts(schema string) *texts {
 	t := &texts{
-		version:   `SELECT version, current_setting('client_encoding'), current_setting('server_encoding') FROM dlock.meta`,
-		begin:     `SELECT * FROM dlock.begin_session($1, make_interval(secs => $2), make_interval(secs => $3), $4)`,
+		version:   `SELECT version, pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('server_encoding') FROM dlock.meta`,
+		begin:     `SELECT wait, rest, era, grace FROM dlock.begin_session($1, pg_catalog.make_interval(secs => $2), pg_catalog.make_interval(secs => $3), $4)`,
 		beat:      `SELECT dlock.beat($1)`,
 		expire:    `SELECT dlock.expire()`,
 		tidy:      `SELECT dlock.tidy()`,
@@ -59,28 +65,34 @@ func newTexts(schema string) *texts {
 		removeAny: `SELECT dlock.remove_any($1, $2, $3, $4, $5)`,
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
-		cancel:    `SELECT dlock.cancel($1, $2, $3::bytea[])`,
+		cancel:    `SELECT dlock.cancel($1, $2, $3::pg_catalog.bytea[])`,
 		// A queue without a row has the version 1, which is below all others.
 		look: `SELECT s.id IS NOT NULL, w.i, v.version, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END, dlock.proof(n.data)
-			FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS w (queue, known, i)
+			FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::bigint[])) WITH ORDINALITY AS w (queue, known, i)
 			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
 			LEFT JOIN dlock.queue q ON q.name = w.queue
 			CROSS JOIN LATERAL (SELECT coalesce(dlock.shown(q.version), 1) AS version) v
 			LEFT JOIN dlock.node n ON n.queue = w.queue AND v.version <> w.known`,
-		read: `SELECT s.id IS NOT NULL, n.token, encode(n.data, 'hex'), coalesce(n.session, ''),
+		read: `SELECT s.id IS NOT NULL, n.token, pg_catalog.encode(n.data, 'hex'), coalesce(n.session, ''),
 				(extract(epoch FROM n.created) * 1000000)::bigint,
-				(extract(epoch FROM CASE WHEN o.server = pg_postmaster_start_time() AND isfinite(o.deadline)
-					THEN o.deadline - clock_timestamp() END) * 1000000)::bigint
+				(extract(epoch FROM CASE WHEN o.server = pg_catalog.pg_postmaster_start_time() AND pg_catalog.isfinite(o.deadline)
+					THEN o.deadline - pg_catalog.clock_timestamp() END) * 1000000)::bigint
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
 			LEFT JOIN dlock.session o ON o.id = n.session`,
-		value: `SELECT s.id IS NOT NULL, k.token, encode(k.value, 'hex')
+		value: `SELECT s.id IS NOT NULL, k.token, pg_catalog.encode(k.value, 'hex')
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.kept k ON k.queue = $2`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
 			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
-			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR starts_with(n.queue, $2 || '/')`,
+			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR pg_catalog.starts_with(n.queue, $2 || '/')`,
+		settings: `SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'),
+			pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.current_setting('synchronous_commit'),
+			(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication),
+			pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int -
+				(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')`,
+		sequences: `SELECT sequencename::pg_catalog.text, last_value, max_value FROM pg_catalog.pg_sequences WHERE schemaname = $1`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.look, &t.read, &t.value, &t.walk} {
-		*text = inSchema(*text, schema)
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.look, &t.read, &t.value, &t.walk, &t.settings, &t.sequences} {
+		*text = operator.ReplaceAllString(inSchema(*text, schema), " OPERATOR(pg_catalog.$1) ")
 	}
 	return t
 }
