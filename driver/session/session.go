@@ -317,7 +317,8 @@ func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 // Err implements driver.Session.
 func (s *Session) Err() error { return s.lease.Err() }
 
-// Lease returns the session's lease, for tests.
+// Lease returns the session's lease, for tests, and for a driver that has begun
+// the session before Connect: see driver.Lease.CountFrom.
 func (s *Session) Lease() *driver.Lease { return s.lease }
 
 // Store returns the session's store, for driver.Checker and tests.

@@ -167,6 +167,8 @@ type Notifier interface {
 	Starter
 	// Subscribe makes the store announce the removal of the nodes in q.Names,
 	// or each change of the queue if they are nil, and then looks at the queue.
+	// If they are nil, and each change was announced before the call, it may
+	// return the zero Snapshot instead.
 	Subscribe(ctx context.Context, q Query) (Snapshot, error)
 	// Listening reports whether announcements arrive at present, for nodes of
 	// the queue or, if whole is true, for each change of it. If not, the session
@@ -181,7 +183,8 @@ type Admitter interface {
 	Admit(ctx context.Context) error
 }
 
-// Expirer is a [Store] that ends expired sessions by a request of its own.
+// Expirer is a [Store] that ends expired sessions by a request of its own, or
+// whose server ends them, so that Expire does nothing.
 type Expirer interface {
 	// Expire ends sessions whose deadlines have passed. If it returns true, it is
 	// called again at once, because there may be more. It leaves alone a session

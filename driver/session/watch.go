@@ -203,6 +203,9 @@ func (h Host) Noticed(queue string, now Snapshot) {
 	}
 }
 
+// Watched reports whether the queue has an open watch.
+func (h Host) Watched(queue string) bool { return h.s.watches.Has(queue) }
+
 // Look makes the session look at its queues at once. It is for notices that do
 // not say what has changed.
 func (h Host) Look() { h.s.looks.now(h.s.watches.Queues()...) }

@@ -237,6 +237,16 @@ func TestAStoreMayCallForALook(t *testing.T) {
 	})
 }
 
+func TestAStoreMayAskWhetherAQueueIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _, waiter := waiting(t)
+		assert.True(t, f.host.Watched("q"))
+		assert.False(t, f.host.Watched("another"))
+		waiter.Watch.Stop()
+		assert.False(t, f.host.Watched("q"))
+	})
+}
+
 func TestASessionWithoutNoticesPollsAndSubscribesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, holder, waiter := waiting(t)
