@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var _ driver.Checker = (*connector)(nil)
@@ -41,7 +42,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 		return found, err
 	}
 	defer ds.Close()
-	return append(found, ds.(*session).checkHistory(ctx, muchHistory)...), ctx.Err()
+	return append(found, ds.(*session.Session).Store().(*backend).checkHistory(ctx, muchHistory)...), ctx.Err()
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's
@@ -116,8 +117,8 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 
 // checkHistory returns a finding about the store's current revision, and
 // another one if the store keeps more than many old revisions.
-func (s *session) checkHistory(ctx context.Context, many int64) []driver.Finding {
-	now, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
+func (b *backend) checkHistory(ctx context.Context, many int64) []driver.Finding {
+	now, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 	if err != nil {
 		return []driver.Finding{{Level: driver.Unknown, Text: err.Error(), Advice: "try again when the cluster is less busy"}}
 	}
@@ -126,7 +127,7 @@ func (s *session) checkHistory(ctx context.Context, many int64) []driver.Finding
 	if revision <= many {
 		return found
 	}
-	if _, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly(), clientv3.WithRev(revision-many)); err == nil {
+	if _, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly(), clientv3.WithRev(revision-many)); err == nil {
 		found = append(found, driver.Finding{Level: driver.Warning,
 			Text:   fmt.Sprintf("the cluster keeps more than %d old revisions, which fill its disk and slow it down", many),
 			Advice: "set --auto-compaction-retention, such as 1h"})

@@ -47,12 +47,12 @@ func TestCheckOfTwoClustersAndOfHistory(t *testing.T) {
 	for range 10 {
 		require.NoError(t, s.Delete(within(t), "q", create(t, s, "q", "h-W-").Place, driver.Changed))
 	}
-	doctortest.Findings(s.checkHistory(within(t), 10)).Has(t, driver.Warning, "more than 10 old revisions", "--auto-compaction-retention")
+	doctortest.Findings(s.b.checkHistory(within(t), 10)).Has(t, driver.Warning, "more than 10 old revisions", "--auto-compaction-retention")
 	one.Etcdctl("compact", "20")
-	assert.Len(t, s.checkHistory(within(t), 10), 1)
+	assert.Len(t, s.b.checkHistory(within(t), 10), 1)
 
 	for { // until the quota is reached
-		if _, err := s.client.Put(within(t), "filler", string(make([]byte, 60000))); err != nil {
+		if _, err := s.b.client.Put(within(t), "filler", string(make([]byte, 60000))); err != nil {
 			break
 		}
 	}
@@ -75,17 +75,17 @@ func TestCheckOfAClusterWithoutAMajority(t *testing.T) {
 	killed.Kill()
 	e.Servers[2].Kill()
 	eventually(t, func() bool {
-		m, err := s.client.Status(within(t), alive.Addr())
+		m, err := s.b.client.Status(within(t), alive.Addr())
 		return err == nil && m.Leader == 0
 	})
 	checked(t, "etcd://"+alive.Addr()+"/locks").Has(t, driver.Problem, "none of the servers that answer has a leader", "a majority")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // without a leader, reading the revision blocks
 	defer cancel()
-	found := doctortest.Findings(s.checkHistory(ctx, muchHistory))
+	found := doctortest.Findings(s.b.checkHistory(ctx, muchHistory))
 	found.Has(t, driver.Unknown, "", "try again")
 	c, err := Driver{}.OpenConnector("etcd://" + alive.Addr() + "," + killed.Addr() + "/locks")
 	require.NoError(t, err)
-	found = c.(*connector).checkMembers(within(t), s.client)
+	found = c.(*connector).checkMembers(within(t), s.b.client)
 	found.Has(t, driver.Warning, alive.Addr()+": the member has no leader", "a majority")
 	found.Has(t, driver.Unknown, killed.Addr()+": no status", "etcdctl endpoint status")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -92,7 +93,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		New:             c.open,
 		NewNearRollOver: c.open, // 63-bit revisions never roll over, so any store will do
 		Drop: func(t *testing.T, s driver.Session) {
-			_, err := admin.Revoke(within(t), s.(*session).id)
+			_, err := admin.Revoke(within(t), inside(s).b.id)
 			must(t, err)
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
@@ -116,7 +117,9 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 			c.slow.Store(s, true)
 			c.link(s).proxy.SetDelayOneWay(testenv.ToClient, d)
 		},
-		Pause: func(t *testing.T, s driver.Session, d time.Duration) { dlocktest.SkewLease(s.(*session).lease, d) },
+		Pause: func(t *testing.T, s driver.Session, d time.Duration) {
+			dlocktest.SkewLease(s.(*session.Session).Lease(), d)
+		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			_, err := admin.Delete(within(t), c.(*store).prefix+"/"+queue+"//", clientv3.WithPrefix())
 			must(t, err)

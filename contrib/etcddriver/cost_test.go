@@ -29,7 +29,7 @@ const longSession = "session_timeout=1h"
 // requests.
 type contender struct {
 	*dlock.RWMutex
-	session *session
+	session *backend
 	wire    *wire
 }
 
@@ -37,7 +37,7 @@ func (s *store) contender(t *testing.T) contender {
 	c := s.client(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return contender{c.RWMutex("q"), s.last, &s.links[s.last].wire}
+	return contender{c.RWMutex("q"), inside(s.last).b, &s.links[s.last].wire}
 }
 
 func TestAFreeLockTakesTwoRequests(t *testing.T) {
@@ -64,7 +64,7 @@ func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, e
 		}
 		close(granted)
 	}()
-	eventually(t, func() bool { return c.session.watches.Len() == 1 })
+	eventually(t, func() bool { return c.session.listener.host.Watched("q") && c.session.Listening("q", false) })
 	return granted
 }
 
@@ -155,8 +155,6 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	w, err := follower.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	defer w.Stop()
-	q, _, err := follower.queueWatch("q", nil)
-	require.NoError(t, err)
 
 	other := connectTo(t, dsn)
 	before := writes.Load()
@@ -164,9 +162,10 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 		j := create(t, other, "q", "h-W-")
 		require.NoError(t, other.Delete(within(t), "q", j.Place, driver.Released))
 		eventually(t, func() bool { // the release has reached the follower
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.revision > j.Token && len(q.nodes) == 0
+			l := follower.b.listener
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.revision > j.Token && len(l.queues["q"].nodes) == 0
 		})
 	}
 	require.Less(t, writes.Load()-before, int64(10)) // on a slow machine, gRPC may ping to check the connection

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 func init() { dlock.Register("etcd", Driver{}) }
@@ -82,24 +84,29 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	// Creating a lease needs no permission, so check here that the user may
 	// read the keys.
-	if _, err := client.Get(ctx, c.settings.root(), clientv3.WithCountOnly()); err != nil {
-		client.Close()
-		return nil, c.connectError(ctx, err)
+	_, err = client.Get(ctx, c.settings.root(), clientv3.WithCountOnly())
+	sent, grant := driver.Now(), (*clientv3.LeaseGrantResponse)(nil)
+	if err == nil {
+		grant, err = client.Grant(ctx, int64(c.settings.timeout/time.Second))
 	}
-	sent := driver.Now()
-	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))
 	if err != nil {
 		client.Close()
 		return nil, c.connectError(ctx, err)
 	}
-	s := newSession(c, client, grant)
-	if !s.lease.Renew(sent) {
-		s.lease.End(errExpired)
+	b := newBackend(c, client, grant)
+	s, err := session.Connect(ctx, b, session.Config{Name: "etcddriver", ID: sessionName(b.id), Timeout: b.timeout,
+		Server: func() string { return strings.Join(c.settings.endpoints, ",") }, Shortest: 20 * time.Millisecond,
+		Requests: math.MaxInt, // one connection carries any number
+	})
+	if err != nil {
 		client.Close()
-		return nil, fmt.Errorf("etcddriver: connect: %w: the reply came too late", driver.ErrUnavailable)
+		return nil, err
+	}
+	if err := s.Lease().CountFrom(sent, 0); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("etcddriver: connect: the reply came too late: %w", err)
 	}
 	c.trusted.Store(true)
-	s.start()
 	return s, nil
 }
 
@@ -175,9 +182,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 }
 
 // dialOptions overrides defaults of gRPC and the client library. It limits the
-// reconnection backoff, which could otherwise exceed the session timeout. It
-// also makes requests fail at once while no server is reachable, because the
-// error then gives the reason, unlike the error of a timeout.
+// reconnection backoff, which could otherwise exceed the session timeout.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -186,10 +191,8 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
-	return append(balanced(),
-		pauses, grpc.WithChainUnaryInterceptor(failFast, c.askAnother, sendOnce, c.logIn), grpc.WithChainStreamInterceptor(new(openOnce).intercept),
-		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
-	)
+	return append(balanced(), pauses, grpc.WithChainUnaryInterceptor(c.intercept),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 }
 
 // window is the flow-control window of a connection, in bytes. It is fixed,
@@ -197,23 +200,33 @@ func (c *connector) dialOptions() []grpc.DialOption {
 // to estimate a window.
 const window = 1 << 20
 
-func failFast(
+// intercept adds to the client library what each unary request needs. Requests
+// fail at once while no server is reachable, because the error then gives the
+// reason, unlike the error of a timeout.
+func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	return invoke(ctx, method, request, reply, conn, append(opts, grpc.WaitForReady(false))...)
+	opts = append(opts, grpc.WaitForReady(false))
+	return c.askAnother(ctx, request, func(ctx context.Context) error {
+		err := c.logIn(ctx, reply, invoke(ctx, method, request, reply, conn, opts...))
+		// The client library would repeat a request, which may have reached
+		// etcd, if a proxy answers so while ctx is still alive.
+		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
+			return status.Error(codes.Unavailable, err.Error())
+		}
+		return err
+	})
 }
 
 // askAnother retries a request at other servers if one does not answer in time.
 // It does so only for the kinds of requests that begin a session, because
 // others may not be safe to repeat.
-func (c *connector) askAnother(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
+func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	switch request.(type) {
 	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
 		for range len(c.settings.endpoints) - 1 {
 			limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
-			err := invoke(limited, method, request, reply, conn, opts...)
+			err := send(limited)
 			late := limited.Err() != nil || outOfTime(err)
 			cancel()
 			if err == nil || !late || ctx.Err() != nil {
@@ -221,29 +234,13 @@ func (c *connector) askAnother(
 			}
 		}
 	}
-	return invoke(ctx, method, request, reply, conn, opts...)
+	return send(ctx)
 }
 
-// sendOnce prevents the client library from repeating a request that may have
-// reached etcd. The library would repeat it if a proxy answers Canceled or
-// DeadlineExceeded while ctx is still alive.
-func sendOnce(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	err := invoke(ctx, method, request, reply, conn, opts...)
-	if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return err
-}
-
-// logIn logs in with a fresh client once the authentication token is no longer
-// valid. The session's own client would send the invalid token with its login.
-// etcd 3.4 rejects this, and the client library would retry forever.
-func (c *connector) logIn(
-	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-) error {
-	err := invoke(ctx, method, request, reply, conn, opts...)
+// logIn logs in with a fresh client if err says that the authentication token is
+// no longer valid. The session's own client would send the invalid token with
+// its login. etcd 3.4 rejects this, and the client library would retry forever.
+func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	answer, isLogin := reply.(*pb.AuthenticateResponse)
 	if !isLogin || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
 		return err

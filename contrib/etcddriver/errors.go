@@ -13,16 +13,17 @@ import (
 )
 
 var (
-	errExpired  = errors.New("etcddriver: etcd has ended the lease")
-	errRestored = errors.New("etcddriver: etcd has lost changes, as if an old backup was restored")
-	errClosed   = errors.New("etcddriver: closed")
+	errExpired  = fmt.Errorf("%w: etcd has ended the lease", driver.ErrSessionEnded)
+	errRestored = fmt.Errorf("%w: etcd has lost changes, as if an old backup was restored", driver.ErrSessionEnded)
 )
 
 // classify makes temporary errors match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale), errors.Is(err, driver.ErrBadName):
+	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale):
 		return err
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return errExpired
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	case code(err) == codes.PermissionDenied:
@@ -51,6 +52,12 @@ func isPermanent(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isRefusal reports whether etcd has rejected a request, so that it changes
+// nothing.
+func isRefusal(err error) bool {
+	return err != nil && (isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests))
 }
 
 func code(err error) codes.Code {

@@ -3,48 +3,49 @@ package etcddriver
 import (
 	"context"
 	"errors"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// beat sends a heartbeat. It succeeds only if etcd provably renewed the lease.
+// Beat implements [session.Store]. It succeeds only if etcd provably renewed the
+// lease.
 //
 // The reply to a keep-alive is no proof, because a deposed leader keeps
-// answering until it learns of its successor. beat therefore follows the
+// answering until it learns of its successor. Beat therefore follows the
 // keep-alive with a linearizable read, which needs a majority, and compares the
 // Raft terms of both replies. Equal terms mean that the leader of that term
 // handled the keep-alive while there was no newer leader. A leader elected
 // later restarts every lease.
 //
-// beat ends the session if the store's revision has decreased. That happens
+// Beat ends the session if the store's revision has decreased. That happens
 // only if an old backup is restored, in which the session's nodes may be
 // missing.
-func (s *session) beat(ctx context.Context) error {
+func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	for range 2 { // a leader may be elected between the two replies
-		alive, err := s.beats.send(ctx, s.client, s.id)
+		alive, err := b.beats.send(ctx, b.client, b.id)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if alive.TTL <= 0 {
-			s.lease.End(errExpired)
-			return errExpired
+			return 0, errExpired
 		}
-		newest := s.newest.Load()
-		read, err := s.client.Get(ctx, s.settings.root(), clientv3.WithCountOnly())
+		newest := b.newest.Load()
+		read, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if read.Header.Revision < newest {
-			s.lease.End(errRestored)
-			return errRestored
+			return 0, errRestored
 		}
-		s.newest.Store(read.Header.Revision)
+		b.newest.Store(read.Header.Revision)
+		b.listener.check(read.Header.Revision)
 		if alive.Header.RaftTerm == read.Header.RaftTerm {
-			return nil
+			return 0, nil
 		}
 	}
-	return errors.New("leaders changed during a heartbeat")
+	return 0, errors.New("leaders changed during a heartbeat")
 }
 
 // heartbeats is the stream for a session's keep-alives. It is kept open,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
@@ -34,7 +35,23 @@ func (s *store) client(t testing.TB) *dlock.Client {
 	return c
 }
 
-func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
+// opened is a session and the driver's part of it.
+type opened struct {
+	*session.Session
+	b *backend
+}
+
+func inside(s driver.Session) opened {
+	made := s.(*session.Session)
+	return opened{made, made.Store().(*backend)}
+}
+
+func beat(ctx context.Context, s opened) error {
+	_, err := s.b.Beat(ctx)
+	return err
+}
+
+func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) opened {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
 	require.NoError(t, err)
@@ -42,13 +59,13 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) *session {
 	s, err := c.Connect(within(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return s.(*session)
+	return inside(s)
 }
 
 // connectThrough begins a session whose requests all go through intercept,
 // which decides whether and when to send them. Calls of intercept may be
 // concurrent, because heartbeats are sent in the background.
-func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) *session {
+func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) opened {
 	t.Helper()
 	server := etcdtest.Shared(t)
 	return connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, intercepted(intercept))

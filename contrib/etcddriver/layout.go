@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // The methods below build keys as described in the package documentation. A
@@ -62,14 +63,19 @@ func nodeValue(prefix string, data []byte) string { return prefix + "\n" + strin
 type member struct {
 	driver.Place
 	id      string // last part of the key
+	created int64  // the key's create revision
 	session clientv3.LeaseID
 	data    []byte
 }
 
+// proof identifies the node: see session.Node. Only who may write the keys of
+// the queue can make etcd send an event.
+func (m member) proof() string { return strconv.FormatInt(m.created, 10) }
+
 // parseNode parses a node's key and value. It returns false for keys that are
 // not nodes, such as those that other programs have written.
 func parseNode(queueKeys string, kv *mvccpb.KeyValue) (m member, ok bool) {
-	m = member{id: string(kv.Key[len(queueKeys):]), session: clientv3.LeaseID(kv.Lease)}
+	m = member{id: string(kv.Key[len(queueKeys):]), created: kv.CreateRevision, session: clientv3.LeaseID(kv.Lease)}
 	if isNodeID(m.id) {
 		prefix, data, found := bytes.Cut(kv.Value, []byte{'\n'})
 		if !found || driver.CheckPrefix(string(prefix)) != nil {
@@ -110,9 +116,9 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-func nodesOf(members []member) (nodes []driver.Node) {
+func nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
-		nodes = append(nodes, m.Node)
+		nodes = append(nodes, session.Node{Name: m.Name, Token: m.Token, Proof: m.proof()})
 	}
 	return nodes
 }

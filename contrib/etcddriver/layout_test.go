@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
@@ -16,14 +17,16 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	server := etcdtest.Shared(t)
 	prefix := server.Prefix()
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
-	id := fmt.Sprintf("%016x", int64(s.id))
+	id := fmt.Sprintf("%016x", int64(s.b.id))
 	first, second := create(t, s, "stock/42", "web1-W-"), create(t, s, "stock/42", "web2-R-")
 	w, err := s.WatchQueue(within(t), "stock/42") // makes Delete announce the release
 	require.NoError(t, err)
 	defer w.Stop()
 	require.Equal(t, fmt.Sprintf("web1-W-%010d", first.Token), first.Name)
 	require.NoError(t, s.Delete(within(t), "stock/42", first.Place, driver.Released))
-	require.NoError(t, s.removeOrphans(within(t), []orphan{{"stock/42", 3}}))
+	lost := session.Change{Queue: "stock/42", Number: -1}
+	s.b.take(lost)
+	require.NoError(t, s.b.Cancel(within(t), []session.Change{lost}))
 
 	require.Equal(t, strings.Join([]string{
 		prefix + "//cancelled/" + id, "",

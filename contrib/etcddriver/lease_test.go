@@ -49,9 +49,9 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 		}
 		return err
 	})
-	require.NoError(t, s.beat(within(t)))
+	require.NoError(t, beat(within(t), s))
 	newer.Store(true)
-	require.Error(t, s.beat(within(t)))
+	require.Error(t, beat(within(t), s))
 }
 
 // Reads must be linearizable. A lagging server answers a serializable read from
@@ -66,7 +66,7 @@ func TestNoReadMayBeOld(t *testing.T) {
 		return send()
 	})
 	j := create(t, s, "q", "h-W-")
-	require.NoError(t, s.beat(within(t)))
+	require.NoError(t, beat(within(t), s))
 	_, err := s.List(within(t), "q")
 	require.NoError(t, err)
 	_, err = s.Read(within(t), "q", j.Name)
@@ -93,8 +93,7 @@ func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 		return err
 	})
 	create(t, s, "q", "h-W-")
-	require.NoError(t, s.beat(within(t)))
+	require.NoError(t, beat(within(t), s))
 	back.Store(1 << 40)
-	require.Error(t, s.beat(within(t)))
-	require.ErrorIs(t, s.Err(), errRestored)
+	require.ErrorIs(t, beat(within(t), s), errRestored)
 }

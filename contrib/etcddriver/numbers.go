@@ -1,37 +1,73 @@
 package etcddriver
 
+import "github.com/dlock-go/dlock/driver/session"
+
 // numbers allocates the numbers in the keys of a session's nodes in one queue.
 // Numbers are reused, because etcd lists a queue by visiting every key that the
 // queue has had since the last compaction. If each node had a new key, every
 // lock would slow down later ones.
+//
+// A number is never used again in any queue if a request that removes its key
+// may still arrive.
 type numbers struct {
 	last int64 // highest number allocated so far
+	used int
 	free []int64
 }
 
-func (s *session) take(queue string) (number int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.numbers[queue]
-	if n == nil {
-		n = new(numbers)
-		s.numbers[queue] = n
+// take allocates the number of a Create.
+func (b *backend) take(c session.Change) *node {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.numbers[c.Queue]
+	if q == nil {
+		q = &numbers{last: b.lost}
+		b.numbers[c.Queue] = q
 	}
-	if i := len(n.free) - 1; i >= 0 {
-		number, n.free = n.free[i], n.free[:i]
-		return number
+	q.used++
+	n := &node{queue: c.Queue, data: c.Data, uses: 1}
+	if i := len(q.free) - 1; i >= 0 {
+		n.number, q.free = q.free[i], q.free[:i]
+	} else {
+		q.last++
+		n.number = q.last
 	}
-	n.last++
-	return n.last
+	b.sent[c.Number] = n
+	return n
 }
 
-// giveBack frees the number of a removed node for a later node. It must not be
-// called if an unanswered request may still create or remove a node with this
-// number. session.mu must be held.
-func (s *session) giveBack(queue string, number int64) {
-	n := s.numbers[queue]
-	n.free = append(n.free, number)
-	if int64(len(n.free)) == n.last {
-		delete(s.numbers, queue)
+// giveBack frees the numbers of Creates that have made no node, and never will.
+func (b *backend) giveBack(creates ...session.Change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range creates {
+		b.release(b.sent[c.Number])
+		delete(b.sent, c.Number)
+	}
+}
+
+// forget records that a node is gone.
+func (b *backend) forget(token int64, n *node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.own[token] == n {
+		delete(b.own, token)
+		b.release(n)
+	}
+}
+
+// release ends a use of a node's number. backend.mu must be held.
+func (b *backend) release(n *node) {
+	if n.uses--; n.uses > 0 {
+		return
+	}
+	q := b.numbers[n.queue]
+	if n.lost {
+		b.lost = max(b.lost, n.number)
+	} else {
+		q.free = append(q.free, n.number)
+	}
+	if q.used--; q.used == 0 {
+		delete(b.numbers, n.queue)
 	}
 }

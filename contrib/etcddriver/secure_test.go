@@ -40,7 +40,7 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	_, err := s.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
-	require.NoError(t, s.beat(within(t)))
+	require.NoError(t, beat(within(t), s))
 	require.NoError(t, s.Close())
 
 	for dsn, want := range map[string]string{
@@ -78,6 +78,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	followed, err := s.WatchQueue(within(t), "followed")
 	require.NoError(t, err)
 	defer followed.Stop()
+	first := s.b.listener.currentStream()
 	server.Etcdctl("--user", "root:root", "auth", "disable")
 	server.Etcdctl("auth", "enable")
 
@@ -86,6 +87,8 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 		return err == nil || !errors.Is(err, driver.ErrUnavailable)
 	})
 	require.NoError(t, err)
+	eventually(t, func() bool { return s.b.Listening("q", true) })
+	require.NotEqual(t, first, s.b.listener.currentStream())
 	create(t, s, "followed", "h-W-")
 	ended(t, followed)
 }
@@ -108,13 +111,13 @@ func TestHeartbeatsDoNotLogIn(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
 	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
-	require.NoError(t, s.beat(within(t)))
+	require.NoError(t, beat(within(t), s))
 	logins := func() float64 {
 		return server.Metric("grpc_server_started_total", `grpc_method="Authenticate"`)
 	}
 	before := logins()
 	for range 5 {
-		require.NoError(t, s.beat(within(t)))
+		require.NoError(t, beat(within(t), s))
 	}
 	require.Equal(t, before, logins())
 }
@@ -237,9 +240,9 @@ func TestNothingIsLogged(t *testing.T) {
 	_, err = s.List(within(t), "q")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		require.Error(t, s.beat(within(t)))
+		require.Error(t, beat(within(t), s))
 	}
-	s.lease.End(errExpired)
+	s.Lease().End(errExpired)
 	require.Error(t, s.Close())
 	end.Close()
 	text, err := io.ReadAll(out)

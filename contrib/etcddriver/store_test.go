@@ -35,7 +35,7 @@ type store struct {
 
 	mu    sync.Mutex
 	links map[driver.Session]*link
-	last  *session // most recently created session
+	last  driver.Session // most recently created session
 }
 
 type link struct {
@@ -69,7 +69,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	made, err := c.Connect(ctx)
 	if err == nil {
 		s.mu.Lock()
-		s.links[made], s.last = l, made.(*session)
+		s.links[made], s.last = l, made
 		s.mu.Unlock()
 	}
 	return made, err
@@ -93,7 +93,7 @@ func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for old, l := range s.links {
-		if !l.reused && old.(*session).isClosed() && l.proxy.Connections() == 0 {
+		if !l.reused && old.Err() != nil && l.proxy.Connections() == 0 {
 			l.reused = true
 			l.proxy.Heal()
 			l.proxy.SetDelay(0)
@@ -101,12 +101,6 @@ func (s *store) freeLink() *link {
 		}
 	}
 	return &link{proxy: testenv.NewProxy(s.t, s.server.Addr(), nil)}
-}
-
-func (s *session) isClosed() bool {
-	s.closing.Lock()
-	defer s.closing.Unlock()
-	return s.gone
 }
 
 func (s *store) link(session driver.Session) *link {
@@ -188,16 +182,6 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
-// overtake stops the events on the open streams, but not the progress
-// notifications, as if the server reported its progress before it sent older
-// events.
-func (w *watchStreams) overtake() {
-	w.streams.Range(func(stream, _ any) bool {
-		stream.(*silentStream).noEvents.Store(true)
-		return true
-	})
-}
-
 // hang stops the events on the open streams, as if they came from a follower
 // that can't write to its disk. Progress requests are still answered.
 func (w *watchStreams) hang() {
@@ -207,19 +191,11 @@ func (w *watchStreams) hang() {
 	})
 }
 
-func (w *watchStreams) progress() (revision int64) {
-	w.streams.Range(func(stream, _ any) bool {
-		revision = max(revision, stream.(*silentStream).revision.Load())
-		return true
-	})
-	return revision
-}
-
 type silentStream struct {
 	grpc.ClientStream
-	silent, noEvents, hangs atomic.Bool
-	events                  *atomic.Int64
-	revision                atomic.Int64 // latest revision received
+	silent, hangs atomic.Bool
+	events        *atomic.Int64
+	revision      atomic.Int64 // latest revision received
 }
 
 func (s *silentStream) RecvMsg(m any) error {
@@ -228,7 +204,7 @@ func (s *silentStream) RecvMsg(m any) error {
 			return err
 		}
 		reply := m.(*pb.WatchResponse)
-		if s.silent.Load() || (s.noEvents.Load() || s.hangs.Load()) && len(reply.Events) > 0 {
+		if s.silent.Load() || s.hangs.Load() && len(reply.Events) > 0 {
 			reply.Reset()
 			continue
 		}

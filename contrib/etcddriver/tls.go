@@ -43,7 +43,7 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout())
 	defer cancel()
 	for _, endpoint := range s.endpoints {
-		if err := handshake(ctx, endpoint, config); isRefusal(err) {
+		if err := handshake(ctx, endpoint, config); rejects(err) {
 			return certificateError{err}
 		}
 	}
@@ -63,7 +63,7 @@ func handshake(ctx context.Context, endpoint string, config *tls.Config) error {
 	return err
 }
 
-func isRefusal(err error) bool {
+func rejects(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) {
 		return true
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func ended(t *testing.T, w driver.Watch) {
@@ -31,7 +32,7 @@ func ended(t *testing.T, w driver.Watch) {
 
 // pair creates two nodes in the queue. It returns both nodes and the second
 // node's watch on the first.
-func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, w driver.Watch) {
+func pair(t *testing.T, s driver.Session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
 	w, err := s.Watch(within(t), queue, second.Place, first.Node)
@@ -39,118 +40,169 @@ func pair(t *testing.T, s *session, queue string) (first, second driver.Joined, 
 	return first, second, w
 }
 
-func TestAWatchSurvivesACompactionOfWhatItHasMissed(t *testing.T) {
-	server := etcdtest.Start(t)
-	p := testenv.NewProxy(t, server.Addr(), nil)
-	s := connectTo(t, "etcd://"+p.Addr()+"/locks?session_timeout=1m")
-	_, second, w := pair(t, s, "q")
-	_, err := s.WatchQueue(within(t), "q")
-	require.NoError(t, err)
-
-	p.Refuse()
-	p.DropConnections()
-	server.Etcdctl("del", "--prefix", "locks/q//")
-	revision := raw(t, server)
-	reply, err := revision.Put(within(t), "other", "x")
-	require.NoError(t, err)
-	server.Etcdctl("compact", strconv.FormatInt(reply.Header.Revision, 10))
-	p.Heal()
-	ended(t, w)
-	require.ErrorIs(t, s.Delete(within(t), "q", second.Place, driver.Released), driver.ErrGone)
+func (l *listener) currentStream() pb.Watch_WatchClient {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stream
 }
 
 // The session must replace a watch stream whose server hangs, even while other
-// servers still answer requests.
-func TestASilentStreamIsReplaced(t *testing.T) {
-	t.Parallel()
-	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
-	made, err := st.Connect(within(t))
-	require.NoError(t, err)
-	s := made.(*session)
-	t.Cleanup(func() { _ = s.Close() })
-	_, _, w := pair(t, s, "q")
-	s.stream.begin() // forget the replies received so far
-	eventually(t, func() bool {
-		s.stream.mu.Lock()
-		defer s.stream.mu.Unlock()
-		return s.stream.revision > 0
-	})
-
-	number := s.stream.number.Load()
-	st.link(s).watches.silence()
-	eventually(t, func() bool { return s.stream.number.Load() > number })
-	_, err = raw(t, st.server).Delete(within(t), s.settings.root(), clientv3.WithPrefix())
-	require.NoError(t, err)
-	ended(t, w)
-}
-
-// A follower whose disk hangs applies no changes. It still answers progress
-// requests, but the old revision in its replies gives it away.
+// servers still answer requests. A follower whose disk hangs applies no changes.
+// It still answers progress requests, but the old revision in its replies gives
+// it away.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
-	st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
-	made, err := st.Connect(within(t))
-	require.NoError(t, err)
-	s := made.(*session)
-	t.Cleanup(func() { _ = s.Close() })
-	_, _, w := pair(t, s, "q")
-	number := s.stream.number.Load()
-	st.link(s).watches.hang()
-	_, err = raw(t, st.server).Delete(within(t), s.settings.root(), clientv3.WithPrefix())
-	require.NoError(t, err)
-	ended(t, w)
-	require.Greater(t, s.stream.number.Load(), number)
+	for name, fault := range map[string]func(*watchStreams){"hangs": (*watchStreams).silence, "disk hangs": (*watchStreams).hang} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStore(t, etcdtest.Shared(t), "session_timeout=8s")
+			made, err := st.Connect(within(t))
+			require.NoError(t, err)
+			s := inside(made)
+			t.Cleanup(func() { _ = s.Close() })
+			_, _, w := pair(t, s, "q")
+			first := s.b.listener.currentStream()
+			fault(&st.link(made).watches)
+			holder := connectTo(t, "etcd://"+st.server.Addr()+"/"+st.prefix)
+			third := create(t, holder, "q", "h-W-") // moves the revision on
+			eventually(t, func() bool {
+				next := s.b.listener.currentStream()
+				return next != nil && next != first
+			})
+			require.NoError(t, holder.Delete(within(t), "q", third.Place, driver.Changed))
+			_, err = raw(t, st.server).Delete(within(t), s.b.settings.root(), clientv3.WithPrefix())
+			require.NoError(t, err)
+			ended(t, w)
+		})
+	}
 }
 
-// A server may report its progress before it sends older events (etcd issue
-// 15220). A watch resumed after the reported revision would skip them.
-func TestAStreamThatWasLostIsNotResumed(t *testing.T) {
+func (s opened) followed() int {
+	s.b.listener.mu.Lock()
+	defer s.b.listener.mu.Unlock()
+	return len(s.b.listener.queues)
+}
+
+// handles passes an event of the node's key to the listener, as if etcd had sent
+// it, after the given list.
+func (s opened) handles(t *testing.T, n driver.Joined, list []member, name string, kind mvccpb.Event_EventType, revision int64) {
+	t.Helper()
+	l, keys, id := s.b.listener, s.b.settings.queueKeys("q"), s.key(t, n.Place)
+	l.learn(l.queues["q"], list)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.apply(l.queues["q"], []*mvccpb.Event{
+		{Type: kind, Kv: &mvccpb.KeyValue{Key: []byte(keys + id), Value: []byte(nodeValue(name, nil)), CreateRevision: n.Token, ModRevision: revision}},
+		{Type: mvccpb.PUT, Kv: &mvccpb.KeyValue{Key: []byte(s.b.settings.released("q")), Value: []byte(id), ModRevision: revision}},
+	})
+}
+
+// A list may show the next node with a key before the event of the removal of
+// the node before arrives.
+func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	first, _, w := pair(t, s, "q")
+	s.handles(t, first, nil, "", mvccpb.DELETE, first.Token-1)
+	require.Empty(t, w.C)
+	s.handles(t, first, nil, "", mvccpb.DELETE, first.Token+2)
+	require.Len(t, w.C, 1, "released")
+}
+
+// The event of a removal may arrive before the first list, in which the node is
+// still there.
+func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	first, _, w := pair(t, s, "q")
+	l := s.b.listener
+	f := l.queues["q"]
+	id, node := s.key(t, first.Place), f.nodes[s.key(t, first.Place)]
+	l.mu.Lock()
+	f.live, f.nodes = false, make(map[string]member)
+	l.apply(f, []*mvccpb.Event{{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte(s.b.settings.queueKeys("q") + id), ModRevision: first.Token + 2}}})
+	l.mu.Unlock()
+	l.learn(f, []member{node})
+	select {
+	case _, open := <-w.C:
+		require.False(t, open)
+	default:
+		t.Fatal("the watch goes on")
+	}
+}
+
+// A list may show a node's new name before the event of its change arrives.
+func TestAListDoesNotHideAnEventThatFollows(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	first, _, w := pair(t, s, "q")
+	now := member{Place: driver.Place{Node: nodeOf("new-R-", first.Token), Token: first.Token}, id: s.key(t, first.Place), created: first.Token}
+	s.handles(t, first, []member{now}, "new-R-", mvccpb.PUT, first.Token+2)
+	select {
+	case _, open := <-w.C:
+		require.False(t, open)
+	default:
+		t.Fatal("the watch goes on")
+	}
+}
+
+func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s.b.listener.queues["q"] = &followed{queue: "q", ids: []int64{7}, opening: 1, nodes: make(map[string]member)}
+	_, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.False(t, s.b.Listening("q", false))
+}
+
+// The waiter's own node may have gone between two streams.
+func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 	st := newStore(t, etcdtest.Shared(t), longSession)
 	made, err := st.Connect(within(t))
 	require.NoError(t, err)
-	s := made.(*session)
-	t.Cleanup(func() { _ = s.Close() })
+	defer made.Close()
+	s, link := inside(made), st.link(made)
+	first, _, w := pair(t, s, "q")
+	l, before := s.b.listener, link.wire.total()
+	l.lose()
+	eventually(t, func() bool { return link.wire.total() > before+1 }) // the session has looked, and polls
+	link.proxy.Cut()
+	defer link.proxy.Heal()
+	l.mu.Lock()
+	f := l.queues["q"]
+	f.ids, f.opening, f.nodes = []int64{77}, 1, map[string]member{s.key(t, first.Place): {Place: first.Place, created: first.Token}}
+	l.byID[77] = f
+	l.mu.Unlock()
+	require.True(t, l.pass(&pb.WatchResponse{WatchId: 77, Created: true}))
+	s.handles(t, first, nil, "", mvccpb.DELETE, first.Token+2)
+	cause, open := <-w.C
+	require.False(t, open, "%v", cause)
+}
+
+func TestAStreamOnWhichAWatchHasEndedIsReplaced(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
 	_, _, w := pair(t, s, "q")
-	_, _, other := pair(t, s, "other") // another queue on the same stream
-	l := st.link(s)
-
-	q, _, err := s.queueWatch("other", nil)
-	require.NoError(t, err)
-	number := s.stream.number.Load()
-	q.mu.Lock()
-	lost := q.news
-	q.mu.Unlock()
-	q.restart() // losing a single watch does not end the other watches
-	<-lost
-	require.NoError(t, q.waitLive(within(t)))
-	require.Equal(t, number, s.stream.number.Load())
-
-	l.watches.overtake()
-	reply, err := raw(t, st.server).Delete(within(t), s.settings.root(), clientv3.WithPrefix())
-	require.NoError(t, err)
-	eventually(t, func() bool {
-		s.checkStream()
-		return l.watches.progress() >= reply.Header.Revision
-	})
-	l.proxy.DropConnections()
-	ended(t, w)
-	ended(t, other)
+	defer w.Stop()
+	l := s.b.listener
+	id := l.queues["q"].ids[0]
+	require.False(t, l.pass(&pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: 1}))
+	require.False(t, l.pass(&pb.WatchResponse{WatchId: -1, Created: true, Canceled: true}))
+	require.True(t, l.pass(&pb.WatchResponse{WatchId: id + 1, Canceled: true}), "this session has closed the watch")
 }
 
 func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
 	_, _, w := pair(t, s, "q")
-	q, fresh, err := s.queueWatch("q", nil)
-	require.NoError(t, err)
-	require.False(t, fresh)
-	q.stopIfUnused(0)
-	require.Len(t, s.followed(), 1, "a watch is open")
+	l := s.b.listener
+	l.stopUnused(within(t), 0)
+	require.Equal(t, 1, s.followed(), "a watch is open")
 	w.Stop()
-	q.stopIfUnused(stopAfter)
-	require.Len(t, s.followed(), 1, "a watch was open a moment ago")
-	q.stopIfUnused(0)
-	require.Empty(t, s.followed())
+	l.stopUnused(within(t), stopAfter)
+	require.Equal(t, 1, s.followed(), "a watch was open a moment ago")
+	l.stopUnused(within(t), 0)
+	require.Zero(t, s.followed())
 
 	first, second, w := pair(t, s, "q") // follows the queue again
 	require.NoError(t, s.Delete(within(t), "q", first.Place, driver.Released))
@@ -164,9 +216,6 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	ended(t, w)
 }
 
-// The client library closes a stream when its last watch ends. The session must
-// then open a new stream for its next watch, because an attempt on the closed
-// stream would fail and delay the watch.
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 	server, lives, refused := etcdtest.Shared(t), make(chan context.Context, 10), make(chan error, 10)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession, grpc.WithStreamInterceptor(func(
@@ -185,8 +234,12 @@ func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 		w, err := s.WatchQueue(within(t), "q")
 		require.NoError(t, err)
 		w.Stop()
-		s.followed()[0].stopIfUnused(0)
-		<-(<-lives).Done()
+		s.b.listener.stopUnused(within(t), 0)
+		select {
+		case <-(<-lives).Done():
+		case <-within(t).Done():
+			t.Fatal("the stream stays open")
+		}
 	}
 	require.Empty(t, refused)
 }
@@ -198,7 +251,7 @@ func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	w, err := s.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	w.Stop()
-	eventually(t, func() bool { return len(s.followed()) == 0 })
+	eventually(t, func() bool { return s.followed() == 0 })
 }
 
 // A session may live long and use many queues, so it must not leave a key in
@@ -207,7 +260,7 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
 	keys := func() int64 {
-		reply, err := raw(t, server).Get(within(t), s.settings.root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		reply, err := raw(t, server).Get(within(t), s.b.settings.root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(t, err)
 		return reply.Count
 	}
@@ -215,14 +268,14 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	require.NoError(t, err)
 	j := create(t, s, "q", "h-W-")
 	w.Stop()
-	q := s.followed()[0]
+	q := s.b.listener.queues["q"]
 	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
 	// Delete must mark the queue as used. If the session stopped following the
 	// queue before the release arrived, the key would stay.
 	require.NotEqual(t, before, q.used)
-	q.stopIfUnused(0)
+	s.b.listener.stopUnused(within(t), 0)
 	eventually(t, func() bool { return keys() == 0 })
 }
 
@@ -258,24 +311,24 @@ func waitFarBehind(t *testing.T, n int) {
 
 // line opens two sessions, holder and waiter. holder creates four nodes, and
 // waiter creates a node that waits behind them. l is the link of waiter.
-func line(t *testing.T) (holder *session, ahead []driver.Joined, waiter *session, last driver.Joined, l *link) {
+func line(t *testing.T) (holder opened, ahead []driver.Joined, waiter opened, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
-	connect := func() *session {
+	connect := func() opened {
 		s, err := st.Connect(within(t))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = s.Close() })
-		return s.(*session)
+		return inside(s)
 	}
 	holder, waiter = connect(), connect()
 	for range 4 {
 		ahead = append(ahead, create(t, holder, "q", "h-W-"))
 	}
 	last = joinLast(t, waiter)
-	return holder, ahead, waiter, last, st.link(waiter)
+	return holder, ahead, waiter, last, st.link(waiter.Session)
 }
 
-func joinLast(t *testing.T, s *session) driver.Joined {
+func joinLast(t *testing.T, s driver.Session) driver.Joined {
 	t.Helper()
 	j, err := s.Create(within(t), "q", driver.NodeSpec{
 		Prefix: "w-W-", Predecessor: func(ahead []driver.Node) int { return len(ahead) - 1 },
@@ -287,16 +340,16 @@ func joinLast(t *testing.T, s *session) driver.Joined {
 
 func TestAWaiterFarBehindReceivesOnlyWhatConcernsIt(t *testing.T) {
 	waitFarBehind(t, 3)
-	for name, change := range map[string]func(holder *session, p driver.Place, waiter *session, own driver.Place) error{
-		"the node ahead is released": func(holder *session, p driver.Place, _ *session, _ driver.Place) error {
+	for name, change := range map[string]func(holder opened, p driver.Place, waiter opened, own driver.Place) error{
+		"the node ahead is released": func(holder opened, p driver.Place, _ opened, _ driver.Place) error {
 			return holder.Delete(within(t), "q", p, driver.Released)
 		},
-		"the node ahead is replaced": func(holder *session, p driver.Place, _ *session, _ driver.Place) error {
+		"the node ahead is replaced": func(holder opened, p driver.Place, _ opened, _ driver.Place) error {
 			_, err := holder.Replace(within(t), "q", p, "other-W-")
 			return err
 		},
-		"its own node is removed": func(_ *session, _ driver.Place, waiter *session, own driver.Place) error {
-			return removeNode(within(t), raw(t, etcdtest.Shared(t)), waiter.settings.queueKeys("q"), own.Name)
+		"its own node is removed": func(_ opened, _ driver.Place, waiter opened, own driver.Place) error {
+			return removeNode(within(t), raw(t, etcdtest.Shared(t)), waiter.b.settings.queueKeys("q"), own.Name)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,12 +384,13 @@ func TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother(t *testing.T) {
 	w, err := holder.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
 	defer w.Stop()
-	far, number := waiter.followed()[0], waiter.stream.number.Load()
-	require.NotNil(t, far.far)
+	l := waiter.b.listener
+	far, stream := l.queues["q"], l.currentStream()
+	require.Len(t, far.ids, 2)
 	whole, err := waiter.WatchQueue(within(t), "q")
 	require.NoError(t, err)
-	eventually(t, func() bool { return far.life.Err() != nil })
-	require.Equal(t, number, waiter.stream.number.Load(), "the same stream")
+	require.Len(t, l.byID, 1, "the watches of the two nodes are closed")
+	require.Equal(t, stream, l.currentStream(), "the same stream")
 	require.NoError(t, holder.Delete(within(t), "q", ahead[0].Place, driver.Changed))
 	ended(t, whole)
 	require.NoError(t, holder.Delete(within(t), "q", ahead[3].Place, driver.Released))
