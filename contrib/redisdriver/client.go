@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // Options are the settings for [NewConnector]. A zero field has the default
@@ -152,13 +151,33 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 const dialLimit = 64
 
 // dialByClient dials with the dialer of the client that was passed to
-// NewConnector.
+// NewConnector. That may ignore ctx, but dialByClient does not.
 func (l *link) dialByClient(ctx context.Context, network, addr string) (net.Conn, error) {
-	return calls.Do(ctx, l.dials, func() (net.Conn, error) {
-		return l.settings.dialer(ctx, network, addr)
-	}, func(late net.Conn, err error) {
-		if err == nil {
-			_ = late.Close()
+	select {
+	case l.dials <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	dialed, failed := make(chan net.Conn), make(chan error, 1)
+	go func() {
+		defer func() { <-l.dials }()
+		conn, err := l.settings.dialer(ctx, network, addr)
+		if err != nil {
+			failed <- err
+			return
 		}
-	})
+		select {
+		case dialed <- conn:
+		case <-ctx.Done():
+			_ = conn.Close()
+		}
+	}()
+	select {
+	case conn := <-dialed:
+		return conn, nil
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

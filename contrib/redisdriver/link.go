@@ -14,16 +14,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // link manages a session's connections to the server. Closing the link closes
 // them.
 type link struct {
 	settings *settings
-	listener *line // for the subscription
-	dials    *calls.Group
+	listener *line         // for the subscription
+	dials    chan struct{} // one for each dial in flight by dialByClient
 	life     context.Context
 	end      context.CancelFunc
 
@@ -40,7 +38,7 @@ type link struct {
 }
 
 func newLink(s *settings) *link {
-	l := &link{settings: s, addrs: s.addrs, dials: calls.NewGroup(dialLimit)}
+	l := &link{settings: s, addrs: s.addrs, dials: make(chan struct{}, dialLimit)}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.listener = l.newLine()
 	return l

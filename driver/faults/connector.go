@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // Connector wraps a driver's connector and injects faults. See the package
@@ -19,7 +17,6 @@ import (
 type Connector struct {
 	inner    driver.Connector
 	plan     Plan
-	calls    *calls.Group // calls of Connect in flight
 	connects atomic.Int64
 	tally    counters
 
@@ -39,10 +36,8 @@ type Plan func(ctx context.Context, r Request) Fault
 // New returns a connector that passes requests on to c and injects the faults
 // chosen by plan. A nil plan injects none.
 func New(c driver.Connector, plan Plan) *Connector {
-	return &Connector{inner: c, plan: plan, calls: newCalls(), sessions: make(map[int]*session)}
+	return &Connector{inner: c, plan: plan, sessions: make(map[int]*session)}
 }
-
-func newCalls() *calls.Group { return calls.NewGroup(math.MaxInt) }
 
 // Connect implements driver.Connector. Its sessions have all optional methods.
 // A method that the driver does not support returns an error that matches
@@ -60,13 +55,12 @@ func (c *Connector) Connect(ctx context.Context) (driver.Session, error) {
 		}
 		return c.newSession(r.Session, inner), nil
 	}
-	s, err := calls.Do(ctx, c.calls,
-		func() (*session, error) { return c.connect(ctx, r) },
+	s, err := detach(ctx, func() (*session, error) { return c.connect(ctx, r) },
 		func(s *session, err error) {
 			if err == nil {
 				_ = s.Close()
 			}
-		})
+		}, func() {})
 	switch {
 	case err != nil && err == ctx.Err():
 		return nil, r.failed(err)

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/calls"
 )
 
 // closeDelay is the longest delay a plan can give to a Close.
@@ -29,12 +28,11 @@ type session struct {
 	closes singleflight.Group // deduplicates concurrent calls of Close
 	closed bool               // whether inner.Close has succeeded; guarded by closes
 
-	calls *calls.Group // requests in flight, including those whose callers gave up
+	all sync.WaitGroup // goroutines, method calls, and requests in flight, also of callers that gave up
 
-	gate calls.Gate // method calls in flight, and goroutines not counted by the field calls
-
-	mu   sync.Mutex
-	sent map[kind]int // how many requests were sent, by kind
+	mu    sync.Mutex
+	ended bool         // nothing new begins; guarded by mu
+	sent  map[kind]int // how many requests were sent, by kind
 }
 
 var (
@@ -49,13 +47,35 @@ type kind struct {
 }
 
 func (c *Connector) newSession(number int, inner driver.Session) *session {
-	s := &session{connector: c, number: number, inner: inner, calls: newCalls(), sent: make(map[kind]int)}
+	s := &session{connector: c, number: number, inner: inner, sent: make(map[kind]int)}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	c.mu.Lock()
 	c.sessions[number] = s
 	c.mu.Unlock()
-	s.gate.Go(s.awaitEnd)
+	s.start(s.awaitEnd)
 	return s
+}
+
+// enter registers something that Close waits for, unless the session is closed.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.all.Add(1)
+	}
+	return !s.ended
+}
+
+// start runs f on a goroutine, unless the session is closed.
+func (s *session) start(f func()) bool {
+	open := s.enter()
+	if open {
+		go func() {
+			defer s.all.Done()
+			f()
+		}()
+	}
+	return open
 }
 
 // awaitEnd waits for the end of the driver's session, and then cancels all
@@ -86,7 +106,7 @@ func (s *session) String() string { return fmt.Sprintf("session %d of faults", s
 // end ends the session. When end returns, Done is closed, but the nodes may
 // remain for a while.
 func (s *session) end() {
-	s.gate.Go(func() { _ = s.inner.Close() })
+	s.start(func() { _ = s.inner.Close() })
 	<-s.inner.Done()
 }
 
@@ -105,8 +125,10 @@ func (s *session) close() error {
 	}
 	err := s.inner.Close()
 	s.endLife()
-	s.gate.Close()
-	_ = s.calls.Wait(context.Background())
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.all.Wait()
 	s.closed = err == nil
 	return err
 }
@@ -159,21 +181,20 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if err := errors.Join(s.Err(), ctx.Err()); err != nil {
 		return sent[T]{}, o.failed(err)
 	}
-	ctx, leave, open := s.gate.Enter(ctx)
-	if !open {
+	if !s.enter() {
 		return sent[T]{}, o.failed(driver.ErrSessionEnded)
 	}
-	defer leave()
+	defer s.all.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	got, err := calls.Do(ctx, s.calls,
-		func() (sent[T], error) { return carry(s, o) },
+	s.all.Add(1)
+	got, err := detach(ctx, func() (sent[T], error) { return carry(s, o) },
 		func(got sent[T], err error) {
 			if err == nil && o.undo != nil {
 				o.undo(got.answer)
 			}
-		})
+		}, s.all.Done)
 	switch ended := s.Err(); {
 	case err == nil:
 		return got, nil
@@ -183,6 +204,33 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 		err = o.failed(err)
 	}
 	return sent[T]{}, err
+}
+
+// detach runs f on a goroutine and returns its result. If ctx ends first, detach
+// returns the error of ctx at once, and late gets the result. At the end, done is
+// called.
+func detach[T any](ctx context.Context, f func() (T, error), late func(T, error), done func()) (v T, err error) {
+	type result struct {
+		v   T
+		err error
+	}
+	results, left := make(chan result), make(chan struct{})
+	go func() {
+		defer done()
+		v, err := f()
+		select {
+		case results <- result{v, err}:
+		case <-left:
+			late(v, err)
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.v, r.err
+	case <-ctx.Done():
+		close(left)
+		return v, ctx.Err()
+	}
 }
 
 // carry executes an order with the faults of its request and reply. It runs on
@@ -206,7 +254,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	r.Stage = StageReply
 	back, lost := s.decide(*r)
 	if lost != nil && err == nil && o.undo != nil {
-		s.gate.Go(func() { o.undo(got.answer) })
+		s.start(func() { o.undo(got.answer) })
 	}
 	got.onReply = back
 	return got, cmp.Or(lost, err)

@@ -34,7 +34,7 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 	first, heard, ended := peek(inner.C)
 	// If the watched node is not in the queue, the watch must have ended
 	// when Watch returns. No fault may delay that.
-	if ended || !s.gate.Go(func() { w.run(first, heard, endAfter) }) {
+	if ended || !s.start(func() { w.run(first, heard, endAfter) }) {
 		w.end()
 	}
 	return driver.NewWatch(w.outer, w.stop)

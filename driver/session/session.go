@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/calls"
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
@@ -50,7 +49,7 @@ type Session struct {
 	orphans  orphans
 	due      chan time.Duration // until a deadline that a heartbeat has seen
 
-	group  calls.Gate    // the goroutines of the session and the calls in flight
+	group  group         // the goroutines of the session and the calls in flight
 	slots  chan struct{} // one for each request that is made for a caller
 	begun  Begun
 	graced time.Duration // how long Connect waited for earlier leases to end
@@ -136,6 +135,41 @@ func (s *Session) endIfGone(err error) error {
 	return err
 }
 
+// group counts what Close waits for. The zero group is open.
+type group struct {
+	mu     sync.Mutex
+	closed bool
+	all    sync.WaitGroup
+}
+
+// enter registers a call, unless the group is closed.
+func (g *group) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.all.Add(1)
+	}
+	return !g.closed
+}
+
+func (g *group) Go(f func()) bool {
+	open := g.enter()
+	if open {
+		go func() {
+			defer g.all.Done()
+			f()
+		}()
+	}
+	return open
+}
+
+func (g *group) Close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.all.Wait()
+}
+
 // call runs f for a caller, which may leave when ctx ends. In that case f goes
 // on, because nobody would know what an interrupted request has done, and
 // because a client library closes the connection of such a request. When f has
@@ -144,12 +178,11 @@ func call[T any](ctx context.Context, s *Session, f func() (T, error), late func
 	if err := s.enter(ctx); err != nil {
 		return v, err
 	}
-	_, leave, open := s.group.Enter(context.Background())
-	if !open {
+	if !s.group.enter() {
 		<-s.slots
 		return v, s.lease.Err()
 	}
-	exit := func() { <-s.slots; leave() }
+	exit := func() { <-s.slots; s.group.all.Done() }
 	if ctx.Done() == nil {
 		defer exit()
 		return f()
