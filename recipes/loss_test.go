@@ -208,6 +208,43 @@ func TestUnlockNoticesThatTheLockHadBeenTakenAway(t *testing.T) {
 	})
 }
 
+// The store may have ended the session, and granted the lock to another client,
+// before the holder's next heartbeat. Whatever request learns of it first, the
+// holder must be told of a loss.
+func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
+	unlock := (*recipes.Lock).Unlock
+	for name, c := range map[string]struct {
+		take func(*client) <-chan result
+		call func(*recipes.Lock) error
+	}{
+		"unlock":           {func(c *client) <-chan result { return c.lock(bg) }, unlock},
+		"unlock of units":  {func(c *client) <-chan result { return c.acquire(bg, 1, 1) }, unlock},
+		"unlock of shared": {func(c *client) <-chan result { return c.rlock(bg) }, unlock},
+		"set value":        {func(c *client) <-chan result { return c.lock(bg) }, func(l *recipes.Lock) error { return l.SetValue(bg, nil) }},
+		"downgrade":        {func(c *client) <-chan result { return c.lock(bg) }, func(l *recipes.Lock) error { return l.Downgrade(bg) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var lost, released int
+				a := w.client("a", recipes.WithTrace(&recipes.Trace{
+					Lost:     func(context.Context, recipes.LostInfo) { lost++ },
+					Released: func(context.Context, recipes.ReleasedInfo) { released++ },
+				}))
+				l := w.won(c.take(a))
+				w.store.Faults().Drop(a.session())
+				next := w.won(c.take(w.client("b")))
+				err := c.call(l)
+				require.ErrorIs(w, err, recipes.ErrLost)
+				require.NotErrorIs(w, err, recipes.ErrUnlock)
+				require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+				synctest.Wait()
+				require.Equal(w, []int{1, 0}, []int{lost, released}, "the hooks Lost and Released")
+				w.unlock(next)
+			})
+		})
+	}
+}
+
 func TestAnOperatorRemovesAWaitingNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

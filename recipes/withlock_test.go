@@ -100,9 +100,11 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 
 		c := w.client("b")
 		expired := w.won(c.lock(bg))
-		w.store.Faults().Delay(c.session(), time.Second)
-		time.AfterFunc(time.Millisecond, func() { w.store.Faults().Expire(c.session()) })
+		heal := w.store.Faults().CutOff(c.session())
+		time.Sleep(6 * time.Second) // the lease runs out after 7.5 s, while Unlock waits
 		w.matches(expired.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
+		heal()
+		time.Sleep(time.Minute)
 
 		c = w.client("c")
 		closed := w.won(c.lock(bg))

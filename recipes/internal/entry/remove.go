@@ -27,7 +27,7 @@ func (e *Entry) Remove(limit time.Duration) error {
 	}
 	if err := e.session.Err(); err != nil { // the store removes the node with the session
 		e.removed()
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		return e.explain(err)
 	}
 	if !e.session.client.Go(e.delete) {
 		return e.deleteAtClose(limit)
@@ -100,6 +100,8 @@ func (e *Entry) explain(err error) error {
 		return nil
 	case errors.Is(err, driver.ErrGone):
 		return &Loss{Node: name, Cause: ErrTaken}
+	case e.session.endedByStore():
+		return &Loss{Node: name, Cause: e.session.Cause()}
 	case e.session.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
@@ -117,6 +119,8 @@ func (e *Entry) awaitRepeats(err error, limit time.Duration) error {
 		switch {
 		case e.repeats.err == nil:
 			return nil
+		case e.session.endedByStore():
+			return e.explain(e.repeats.err)
 		case e.session.Err() == nil:
 			return &refusal{e.Place().Name, e.repeats.err}
 		}

@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -87,6 +88,14 @@ func (s *Grants) Cause() error {
 		return s.ended
 	}
 	return s.Err()
+}
+
+// endedByStore reports whether the store has ended the session, or said that it
+// has. The session may then have ended some time ago. Otherwise the lease has run
+// out just now, or the client is being closed.
+func (s *Grants) endedByStore() bool {
+	cause := s.Cause()
+	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)
 }
 
 // lossBegins counts a lost entry whose caller may still be working under the
