@@ -30,7 +30,8 @@ type backend struct {
 	id        string
 	secret    string // makes the session's operations unpredictable
 	link      *link
-	received  receipt // of the latest Begin
+	received  receipt       // of the latest Begin
+	grace     time.Duration // the longest of all sessions, when this one began
 
 	host      session.Host
 	first     *redis.PubSub // the subscription made by Connect
@@ -43,7 +44,15 @@ func (b *backend) eval(ctx context.Context, script *redis.Script, args ...any) (
 
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	reply, err := b.link.evalConfirmed(ctx, beatScript, b.id, b.timeout.Microseconds())
-	return micros(reply), err
+	if err != nil {
+		return 0, err
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return 0, errReply
+	}
+	b.link.confirmBy(parts[1])
+	return micros(parts[0]), nil
 }
 
 func micros(reply any) time.Duration {

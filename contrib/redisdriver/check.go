@@ -65,7 +65,12 @@ func (b *backend) checkServer(ctx context.Context) []driver.Finding {
 		version = "Valkey " + lines["valkey_version"]
 	}
 	replicas, _ := strconv.Atoi(lines["connected_slaves"])
-	if k := b.replicas; 2*k < replicas {
+	if b.grace > b.graceTime() {
+		found = append(found, driver.Finding{Level: driver.Warning,
+			Text:   fmt.Sprintf("a session has a grace of %v: after a restart or a fail-over, nobody gets a lock for that long", b.grace),
+			Advice: "give all clients the same parameters session_timeout and grace; a grace is forgotten with its last session"})
+	}
+	if k := int(b.link.confirmed.Load()); 2*k < replicas {
 		return append(found, driver.Finding{Level: driver.Warning,
 			Text: fmt.Sprintf("the server has %d replicas, and %d confirm each heartbeat: if one is promoted while this server still answers its clients, "+
 				"a lock may have two holders", replicas, k),

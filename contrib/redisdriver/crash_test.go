@@ -326,7 +326,27 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	if driver.Inspect(session).Describe().Server == b.Addr() {
 		from, to = b, a
 	}
-	slot := strconv.FormatInt(from.Do("CLUSTER", "KEYSLOT", "{walk}:seq").(int64), 10)
+	moveKeys(t, "walk", from, to)
+	_, err = driver.Inspect(session).Walk(t.Context(), "")
+	require.ErrorIs(t, err, driver.ErrSessionEnded, "the other server has not been asked")
+	require.Equal(t, to.Addr(), driver.Inspect(session).Describe().Server)
+	moved, err := c.Connect(short(t))
+	require.ErrorContains(t, err, "no lock is granted for another")
+	require.Nil(t, moved)
+
+	// That attempt has ended the sessions, whose leases may still run.
+	moveKeys(t, "walk", to, from)
+	_, err = c.Connect(short(t))
+	require.ErrorContains(t, err, "no lock is granted for another")
+
+	from.Kill()
+	_, err = c.Connect(short(t))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// moveKeys moves the slot of a namespace between two servers of a cluster.
+func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
+	slot := strconv.FormatInt(from.Do("CLUSTER", "KEYSLOT", "{"+namespace+"}:seq").(int64), 10)
 	source, target := from.Do("CLUSTER", "MYID").(string), to.Do("CLUSTER", "MYID").(string)
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source)
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
@@ -337,17 +357,6 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	}
 	to.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
-
-	_, err = driver.Inspect(session).Walk(t.Context(), "")
-	require.ErrorIs(t, err, driver.ErrSessionEnded, "the other server has not been asked")
-	require.Equal(t, to.Addr(), driver.Inspect(session).Describe().Server)
-	moved, err := c.Connect(short(t))
-	require.ErrorContains(t, err, "no lock is granted for another")
-	require.Nil(t, moved)
-
-	to.Kill()
-	_, err = c.Connect(short(t))
-	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
 func short(t *testing.T) context.Context {

@@ -15,7 +15,8 @@
 // The guarantees of docs/use/guarantees.md hold under these conditions:
 //
 //   - All clients of a namespace have the same grace, at least the longest
-//     session timeout of any of them.
+//     session timeout of any of them. While their sessions exist, the longest
+//     grace and the greatest number of replicas count for all.
 //   - A master that was replaced answers no client, or replicas is set to half
 //     the number of replicas, rounded up. The replicas must follow one master at
 //     a time, as those of Sentinel and Cluster do. The server's setting

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -172,6 +173,34 @@ func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l.grantsLater(holder)
 }
 
+// A client with weaker parameters must not weaken the locks of the others, and
+// a client that is gone must not slow them down for ever.
+func TestTheStrictestParametersCountAsLongAsTheirSession(t *testing.T) {
+	s := newStore(t, redistest.Start(t), "session_timeout=10s")
+	newReplica(t, s.server)
+	connect := func(params string) driver.Session {
+		c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()) + params)
+		require.NoError(t, err)
+		session, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { session.Close() })
+		return session
+	}
+	earlier := connect("")
+	strict := connect("&replicas=1&grace=1h")
+	b := connect("")
+	require.EqualValues(t, 1, inside(b).link.confirmed.Load())
+	require.Equal(t, time.Hour, inside(b).grace)
+	checked(t, "redis://"+s.server.Addr()+"?session_timeout=10s&namespace="+s.namespace).Has(t, driver.Warning, "a session has a grace of 1h0m0s", "give all clients the same")
+	require.NoError(t, beat(t.Context(), earlier))
+	require.EqualValues(t, 1, inside(earlier).link.confirmed.Load())
+
+	require.NoError(t, strict.Close())
+	b = connect("")
+	require.Zero(t, inside(b).link.confirmed.Load())
+	require.Equal(t, 10*time.Second, inside(b).grace)
+}
+
 func TestALongerGraceProlongsTheOneThatRuns(t *testing.T) {
 	l := newLoss(t, "")
 	l.params = "session_timeout=6s"
@@ -257,8 +286,8 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
-		attempt := []string{"EVAL", text("common") + text("open"), "1", l.key("seq"), "session", "3600000000", "3600000000", "0", "1", generation}
-		require.Len(t, l.server.Do(attempt...), 5)
+		attempt := []string{"EVAL", text("common") + text("open"), "1", l.key("seq"), "session", "3600000000", "3600000000", "0", "1", generation, "1"}
+		require.Len(t, l.server.Do(attempt...), 6)
 		return l.server.Do("HGET", l.key("gen"), "rest").(string)
 	}
 	require.Equal(t, "3600000000", open(""))
@@ -314,7 +343,7 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 // 0 if no attempt has sent one.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
-		if len(c) == 10 && c[1] == openScript.Hash() && c[9] != "" {
+		if len(c) == 11 && c[1] == openScript.Hash() && c[9] != "" {
 			at, err := strconv.Atoi(c[8])
 			require.NoError(t, err)
 			return at

@@ -15,7 +15,7 @@ import (
 // begin a session, and the master that they had then. It is zero if unknown.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
-	generation string // the master's replication ID; "*" if replicas is zero
+	generation string // the master's replication ID
 }
 
 // Begin implements [session.Store]. If the data come from an earlier generation,
@@ -26,25 +26,28 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	if b.emptyNew {
 		empty = "1"
 	}
-	if b.replicas == 0 {
-		b.received.generation = "*"
-	}
 	sent := time.Now()
-	reply, err := b.link.evalConfirmed(ctx, openScript, b.id, b.timeout.Microseconds(), b.graceTime().Microseconds(), empty, b.received.at, b.received.generation)
+	reply, err := b.link.evalConfirmed(ctx, openScript, b.id, b.timeout.Microseconds(), b.graceTime().Microseconds(), empty, b.received.at, b.received.generation, b.replicas)
 	if err != nil {
 		return begun, err
 	}
 	parts, _ := reply.([]any)
-	if len(parts) != 5 {
+	if len(parts) != 6 {
 		return begun, errReply
+	}
+	if b.link.confirmBy(parts[5]) {
+		b.connector.tellOnce(ctx, "replicas", "redisdriver: other clients of the namespace have more replicas confirm heartbeats, and so does this client now: "+
+			"give all clients the same parameter replicas", "own", b.replicas, "most", parts[5])
+		return b.Begin(ctx, b.timeout)
 	}
 	begun = session.Begun{Wait: micros(parts[0]), Rest: micros(parts[3]), Told: true}
 	begun.Generation, _ = parts[1].(string)
 	if begun.Wait == 0 {
-		b.connector.compareGrace(ctx, micros(parts[2]))
+		b.grace = micros(parts[2])
+		b.connector.compareGrace(ctx, b.grace)
 		return begun, nil
 	}
-	if b.replicas > 0 {
+	if b.link.confirmed.Load() > 0 {
 		// The replicas may have followed another master until they
 		// received this attempt. Send the time of receipt with the
 		// next attempt.
@@ -78,12 +81,19 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
 }
 
+// confirmBy has that many replicas confirm each heartbeat from now on. It reports
+// whether they were fewer before.
+func (l *link) confirmBy(replicas any) bool {
+	n, _ := replicas.(int64)
+	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
+}
+
 // evalConfirmed runs a script, and fails unless enough replicas confirm that they
 // have received its changes. The script and the WAIT
 // command use the same connection, because WAIT covers only changes made on its
 // own connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
-	if l.settings.replicas == 0 {
+	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)
 	}
 	return do(ctx, l, func(client *redis.Client) (any, error) {
@@ -98,18 +108,19 @@ func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...
 type runScript func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
 
 func (l *link) runConfirmed(ctx context.Context, client *redis.Client, run runScript, args []any) (any, error) {
+	replicas := l.confirmed.Load()
 	within := min(l.settings.timeout/8, client.Options().ReadTimeout/2)
 	p := client.Pipeline()
 	reply := run(ctx, p, []string{l.settings.key("seq")}, args...)
-	confirmed := p.Do(ctx, "WAIT", l.settings.replicas, within.Milliseconds())
+	confirmed := p.Do(ctx, "WAIT", replicas, within.Milliseconds())
 	_, _ = p.Exec(ctx) // both commands have their own errors
 	if reply.Err() != nil {
 		return nil, reply.Err()
 	}
 	if n, err := confirmed.Int64(); err != nil {
 		return nil, err
-	} else if n < int64(l.settings.replicas) {
-		return nil, fmt.Errorf("%d of %d replicas have confirmed the heartbeat within %v", n, l.settings.replicas, within)
+	} else if n < replicas {
+		return nil, fmt.Errorf("%d of %d replicas have confirmed the heartbeat within %v", n, replicas, within)
 	}
 	return reply.Val(), nil
 }

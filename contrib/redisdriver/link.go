@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,8 @@ type link struct {
 	dials    chan struct{} // one for each dial in flight by dialByClient
 	life     context.Context
 	end      context.CancelFunc
+
+	confirmed atomic.Int64 // how many replicas have to confirm each heartbeat
 
 	mu     sync.Mutex
 	lines  []*line
@@ -40,6 +43,7 @@ type link struct {
 func newLink(s *settings) *link {
 	l := &link{settings: s, addrs: s.addrs, dials: make(chan struct{}, dialLimit)}
 	l.life, l.end = context.WithCancel(context.Background())
+	l.confirmed.Store(int64(s.replicas))
 	l.listener = l.newLine()
 	return l
 }

@@ -85,7 +85,7 @@ func (sh *shell) operator(statement string) (lines []string) {
 }
 
 const (
-	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000 10000000 0 0 '*'"
+	shellOpen   = "redis-cli -e --eval open.lua {dlock}:seq , shell-1 10000000 10000000 0 0 - 0"
 	shellBeat   = "redis-cli -e --eval beat.lua {dlock}:seq , shell-1 10000000"
 	shellCreate = "redis-cli -e --eval create.lua {dlock}:seq , shell-1 stock/42 1 sh-W- 'from sh' 0"
 	shellList   = "redis-cli -e --eval look.lua {dlock}:seq , shell-1 stock/42 -1"

@@ -9,6 +9,12 @@ local sessions = P .. 'sessions'
 
 local gen = P .. 'gen'
 
+-- The grace and the number of replicas that each session asks for. The greatest count for
+-- all, because a lease is only as safe as the weakest client lets it be.
+local graces, replicas = P .. 'graces', P .. 'replicas'
+
+local function most(key) return tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or 0) end
+
 local function exact(n) return string.format('%.0f', n) end
 
 -- note stores the latest time or sequence, by which a later generation knows that the
@@ -139,6 +145,8 @@ local function drop(session)
     end
   end
   redis.call('DEL', s)
+  redis.call('ZREM', graces, session)
+  redis.call('ZREM', replicas, session)
   redis.call('ZREM', sessions, session)
 end
 

@@ -3,12 +3,14 @@
 -- attempt, and not stored as a time, because a machine that has just started may get its
 -- clock set.
 -- open returns the microseconds until the next attempt, or 0 if the session has begun, the
--- generation, its grace, what is left of it, and the time.
+-- generation, its grace, what is left of it, the time, and how many replicas must confirm
+-- each attempt and heartbeat.
 --   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
---   the time by which enough replicas had received an attempt, and its generation, or '*'
---   if no replica has to
-local known = tonumber(redis.call('HGET', gen, 'grace') or 0)
-local grace = math.max(tonumber(ARGV[3]), known)
+--   the time by which enough replicas had received an attempt, and its generation, and how
+--   many replicas the session asks for
+local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- of the grace that runs
+local grace = math.max(tonumber(ARGV[3]), known, most(graces))
+local confirm = math.max(tonumber(ARGV[7]), tonumber(redis.call('HGET', gen, 'replicas') or 0), most(replicas))
 local begun = current()
 if not generation then return ended end
 if not begun then
@@ -18,24 +20,26 @@ if not begun then
   elseif redis.call('HGET', gen, 'next') == generation then
     rest, at = unpack(redis.call('HMGET', gen, 'rest', 'at'))
     rest, at = rest + grace - known, tonumber(at)
-    if ARGV[6] == generation or ARGV[6] == '*' then
+    if ARGV[6] == generation or confirm == 0 then
       rest = rest - math.max(math.min(now - math.max(at, tonumber(ARGV[5])), grace / 4), 0)
       at = now
     end
   end
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
-    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace))
-    return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now }
+    redis.call('HDEL', gen, 'id') -- the data may go back to the server that has this one
+    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm)
+    return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
-  redis.call('HDEL', gen, 'next', 'rest', 'at')
+  redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
   redis.call('HSET', gen, 'id', generation)
   -- The clock is behind, and the data may lack the sequences of the last minutes.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
   note()
 end
-redis.call('HSET', gen, 'grace', exact(grace))
+redis.call('ZADD', graces, ARGV[3], self) -- the first change, so that none is made if memory is full
+if ARGV[7] ~= '0' then redis.call('ZADD', replicas, ARGV[7], self) end
 expire()
 redis.call('ZADD', sessions, now + ARGV[2], self)
-return { 0, generation, grace, 0, now }
+return { 0, generation, grace, 0, now, confirm }
