@@ -17,7 +17,7 @@
 //   - There is one primary server. After a replica was promoted, the old primary
 //     answers no client, or is read-only.
 //   - All clients have the same grace, at least the longest session timeout of
-//     any of them.
+//     any of them. The longest of all sessions that exist counts for all.
 //   - The clock of the server is not set forward by a quarter of the session
 //     timeout or more.
 //   - In a Galera cluster, all clients use the same member, because members do

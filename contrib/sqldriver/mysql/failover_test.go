@@ -160,6 +160,16 @@ func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	l.grantsLater(restored)
 }
 
+func TestAGraceCountsAsLongAsItsSession(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Shared(t)
+	sqltest.Graces(t, Driver{}, func() (func(...string) string, func(string) string) {
+		database := server.Database()
+		return func(params ...string) string { return server.DSN(database, params...) },
+			func(query string) string { return server.SQL(t, database, query) }
+	}, "UPDATE dlock_meta SET era = 'of another server'", "SELECT rest / 1000000 FROM dlock_meta")
+}
+
 func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	mysqltest.RequireClock(t)
 	t.Parallel()

@@ -4,13 +4,19 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 )
 
-const schemaVersion = 1
-
 //go:embed schema.sql
-var schemaSQL string
+var schemaFile string
+
+var (
+	schemaVersion = sqlstore.Version(schemaFile)
+	schemaSQL     = strings.Replace(schemaFile, "VERSION_OF_THIS_FILE", strconv.Itoa(schemaVersion), 1)
+)
 
 // Statements returns the SQL that creates the driver's tables and procedures in
 // a database, for the programs mariadb and mysql. An operator runs it if the

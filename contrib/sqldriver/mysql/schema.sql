@@ -1,4 +1,4 @@
--- The tables and procedures of dlock, version 1. Each statement may be repeated, also
+-- The tables and procedures of dlock. Each statement may be repeated, also
 -- while dlock is in use. All times are microseconds since 1970-01-01 00:00:00 UTC.
 
 DELIMITER //
@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS dlock_session (
 CREATE TABLE IF NOT EXISTS dlock_lease (
     session VARBINARY(64) NOT NULL,
     timeout BIGINT NOT NULL,               -- in microseconds
+    grace BIGINT NOT NULL,                 -- of the client; the longest counts for all
     deadline BIGINT NOT NULL,              -- after it, any session may end this one
     PRIMARY KEY (session),
     KEY deadline (deadline)
@@ -78,7 +79,7 @@ CREATE TABLE IF NOT EXISTS dlock_meta (
     version INT NOT NULL,                  -- of these statements
     floor BIGINT NOT NULL,                 -- no token of a queue whose row was removed is higher
     era VARBINARY(96) NOT NULL DEFAULT '', -- of the data; empty before the first session
-    grace BIGINT NOT NULL DEFAULT 0,       -- the longest of all clients, in microseconds
+    grace BIGINT NOT NULL DEFAULT 0,       -- in microseconds, while it runs
     -- The tokens of an era begin at base: an hour ahead of the clock, and ten seconds above
     -- all that are known, in case the clock is behind. From there they rise at half the
     -- speed of the clock until it has caught up, so that a later era begins above them,
@@ -127,7 +128,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_time
 BEGIN
     DECLARE v_now, v_last, v_floor, v_base, v_since, v_grace, v_rest, v_seen BIGINT;
     DECLARE v_name, v_era, v_next VARBINARY(96);
-    DECLARE v_longest BIGINT DEFAULT GREATEST(p_timeout, p_grace);
+    DECLARE v_own, v_longest BIGINT DEFAULT GREATEST(p_timeout, p_grace);
     IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
@@ -135,7 +136,8 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT floor, era, base, since, grace, next, rest, seen INTO v_floor, v_era, v_base, v_since, v_grace, v_next, v_rest, v_seen
             FROM dlock_meta WHERE one = 1 FOR UPDATE;
-        SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), v_longest = GREATEST(v_longest, v_grace);
+        SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+        SELECT GREATEST(v_own, v_grace, COALESCE(MAX(grace), 0)) INTO v_longest FROM dlock_lease;
         SET v_name = CONCAT(@dlock_here, '/', p_followed);
         IF v_era <> v_name THEN
             IF v_next = v_name THEN
@@ -153,16 +155,16 @@ BEGIN
             IF v_rest <= 0 THEN
                 SELECT MAX(last) INTO v_last FROM dlock_queue;
                 SET v_last = GREATEST(v_floor, COALESCE(v_last, 0), v_base + GREATEST(v_now - v_since, 0) DIV 2);
-                SET v_base = GREATEST(v_now + 3600000000, v_last + 10000000), v_era = v_name, v_since = v_now, v_rest = 0;
+                SET v_base = GREATEST(v_now + 3600000000, v_last + 10000000), v_era = v_name, v_since = v_now, v_rest = 0, v_grace = 0;
+            ELSE
+                SET v_grace = v_longest;
             END IF;
-            UPDATE dlock_meta SET era = v_era, base = v_base, since = v_since, grace = v_longest, next = v_name, rest = v_rest, seen = v_now
+            UPDATE dlock_meta SET era = v_era, base = v_base, since = v_since, grace = v_grace, next = v_name, rest = v_rest, seen = v_now
                 WHERE one = 1;
-        ELSEIF v_longest > v_grace THEN
-            UPDATE dlock_meta SET grace = v_longest WHERE one = 1;
         END IF;
         IF v_era = v_name THEN
             INSERT INTO dlock_session (id, generation, era, base, since) VALUES (p_session, 1, @dlock_here, v_base, v_since);
-            INSERT INTO dlock_lease (session, timeout, deadline) VALUES (p_session, p_timeout, v_now + p_timeout);
+            INSERT INTO dlock_lease (session, timeout, grace, deadline) VALUES (p_session, p_timeout, v_own, v_now + p_timeout);
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
         SELECT IF(v_era = v_name, 'ok', 'wait'), v_name, v_longest, GREATEST(LEAST(v_rest, v_longest DIV 5), 1), v_rest;
@@ -579,7 +581,7 @@ END
 //
 
 -- This row says that all statements above have succeeded.
-INSERT IGNORE INTO dlock_meta (one, version, floor) VALUES (1, 1, 0)
+INSERT IGNORE INTO dlock_meta (one, version, floor) VALUES (1, VERSION_OF_THIS_FILE, 0)
 //
 
 DELIMITER ;

@@ -61,7 +61,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	})
 	t.Run("version", func(t *testing.T) {
 		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
-		refused(t, server.DSN(database, "session_timeout=10s"), "version 7", "needs version 1")
+		refused(t, server.DSN(database, "session_timeout=10s"), "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
 	})
 	t.Run("column", func(t *testing.T) {
 		database := server.Database()

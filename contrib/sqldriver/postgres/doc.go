@@ -18,7 +18,7 @@
 //     synchronous_standby_names waits for every standby, as 'FIRST 2 (s1, s2)'
 //     does for two.
 //   - All clients have the same grace, at least the longest session timeout of
-//     any of them.
+//     any of them. The longest of all sessions that exist counts for all.
 //   - The clock of the server is not set forward by a quarter of the session
 //     timeout or more, except while the server is stopped.
 //   - No older copy of the data directory is started without recovery, and no

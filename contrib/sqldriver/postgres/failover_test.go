@@ -129,6 +129,17 @@ func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	l.grantsLater(restored)
 }
 
+func TestAGraceCountsAsLongAsItsSession(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	var schema string
+	sqltest.Graces(t, Driver{}, func() (func(...string) string, func(string) string) {
+		schema = server.Schema()
+		return func(params ...string) string { return server.DSN(append(params, "schema="+schema)...) },
+			func(query string) string { return server.SQL(t, "SET search_path = "+schema+"; "+query) }
+	}, "UPDATE era SET name = 'of another server'", "SELECT extract(epoch FROM rest) FROM era")
+}
+
 func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	pgtest.RequireClock(t)
 	t.Parallel()

@@ -4,13 +4,19 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 )
 
-const schemaVersion = 1
-
 //go:embed schema.sql
-var schemaSQL string
+var schemaFile string
+
+var (
+	schemaVersion = sqlstore.Version(schemaFile)
+	schemaSQL     = strings.Replace(schemaFile, "VERSION_OF_THIS_FILE", strconv.Itoa(schemaVersion), 1)
+)
 
 // defaultSchema is the schema named in schema.sql.
 const defaultSchema = "dlock"

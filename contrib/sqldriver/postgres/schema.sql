@@ -1,4 +1,4 @@
--- The tables and functions of dlock, version 1. A transaction that runs all of these
+-- The tables and functions of dlock. A transaction that runs all of these
 -- statements may be repeated, also while dlock is in use.
 
 -- Functions, operators and types that others have put into a schema of the search_path
@@ -8,12 +8,12 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 
 CREATE SCHEMA IF NOT EXISTS dlock;
 
--- The version of this file. A driver of a lower version refuses to work.
+-- The version of this file. A driver of another version refuses to work.
 CREATE TABLE IF NOT EXISTS dlock.meta (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     version integer NOT NULL
 );
-INSERT INTO dlock.meta (version) VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO dlock.meta (version) VALUES (VERSION_OF_THIS_FILE) ON CONFLICT DO NOTHING;
 
 -- Every node gets its sequence, which is also its fencing token, from this counter.
 CREATE SEQUENCE IF NOT EXISTS dlock.counter;
@@ -22,6 +22,7 @@ CREATE SEQUENCE IF NOT EXISTS dlock.versions;
 CREATE TABLE IF NOT EXISTS dlock.session (
     id text COLLATE "C" PRIMARY KEY,
     timeout interval NOT NULL,
+    grace interval NOT NULL,               -- of the client; the longest counts for all
     deadline timestamptz NOT NULL,         -- after it, any session may end this one
     -- The start of the server whose clock the deadline is from. After a promotion or a
     -- restart the clock may be another one, so expire first renews the deadline.
@@ -35,7 +36,7 @@ CREATE TABLE IF NOT EXISTS dlock.session (
 CREATE TABLE IF NOT EXISTS dlock.era (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     name text NOT NULL DEFAULT '',         -- as here() returned it; empty before the first session
-    grace interval NOT NULL DEFAULT '0',   -- the longest of all clients
+    grace interval NOT NULL DEFAULT '0',   -- while it runs
     next text NOT NULL DEFAULT '',         -- the era that begins after its grace
     rest interval NOT NULL DEFAULT '0',    -- what was left of the grace when it was seen last
     seen timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -203,13 +204,15 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     e dlock.era;
+    own interval;
     longest interval;
 BEGIN
     PERFORM dlock.confirm();
     INSERT INTO dlock.era DEFAULT VALUES ON CONFLICT DO NOTHING;
     SELECT * INTO e FROM dlock.era FOR UPDATE;
     begin_session.era := dlock.here();
-    longest := greatest(coalesce(p_grace, p_timeout), p_timeout, e.grace);
+    own := greatest(p_grace, p_timeout);
+    longest := greatest(own, e.grace, (SELECT max(s.grace) FROM dlock.session s));
     IF e.name <> begin_session.era THEN
         e.rest := CASE
             WHEN p_empty_is_new AND e.name || e.next = '' AND NOT EXISTS (SELECT FROM dlock.session) THEN '0'
@@ -223,15 +226,15 @@ BEGIN
                 (extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
             e.name := begin_session.era;
         END IF;
+        UPDATE dlock.era SET name = e.name, grace = CASE WHEN e.rest > '0' THEN longest ELSE '0' END,
+            next = begin_session.era, rest = e.rest, seen = clock_timestamp();
     END IF;
-    UPDATE dlock.era SET name = e.name, grace = longest, next = begin_session.era, rest = e.rest, seen = clock_timestamp()
-        WHERE (name, grace) IS DISTINCT FROM (e.name, longest) OR e.name <> begin_session.era;
     IF e.name <> begin_session.era THEN
         wait := greatest(ceil(extract(epoch FROM least(e.rest, longest / 5)) * 1000), 1);
         rest := ceil(extract(epoch FROM e.rest) * 1000);
     ELSE
-        INSERT INTO dlock.session (id, timeout, deadline, era)
-            VALUES (p_session, p_timeout, clock_timestamp() + p_timeout, begin_session.era);
+        INSERT INTO dlock.session (id, timeout, grace, deadline, era)
+            VALUES (p_session, p_timeout, own, clock_timestamp() + p_timeout, begin_session.era);
         wait := 0;
         rest := 0;
     END IF;

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"regexp"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -44,11 +46,20 @@ func IfKnown(known bool, err error) error {
 	return err
 }
 
+// Version returns the version of the tables and functions that sql creates. It
+// differs for any two texts that differ in more than comments.
+func Version(sql string) int {
+	return int(crc32.ChecksumIEEE([]byte(comment.ReplaceAllString(sql, ""))) >> 1)
+}
+
+var comment = regexp.MustCompile(`\s*--.*`)
+
 // CheckVersion returns an error unless the tables at where have the version
 // that the driver needs.
 func CheckVersion(where string, version, need int) error {
 	if version != need {
-		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d", where, version, need)
+		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d: they were made by another version of dlock. "+
+			"Use that one, or close all clients and drop the tables and routines: the next client makes them anew", where, version, need)
 	}
 	return nil
 }
