@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,8 +38,9 @@ func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict 
 			c.report()
 			return broken
 		}
-		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again",
-			n, c.lost, c.stall.Round(time.Millisecond))
+		first, _, _ := strings.Cut(c.failures[0], "\n")
+		t.Logf("attempt %d failed after a session had ended by itself (%v), in a process that did not run for up to %v; trying again: %s",
+			n, c.lost, c.stall.Round(time.Millisecond), first)
 		if n > 1 {
 			time.Sleep(config.sessionTimeout()) // let a busy machine or store recover
 		}

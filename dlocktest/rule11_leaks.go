@@ -128,7 +128,7 @@ func closeLeaksNoFile(c *check) {
 	var left int
 	defer func() {
 		if left >= n {
-			c.errorf("after %d times Connect, use and Close, %d files and connections were open that were not open before", n, left)
+			c.errorf("after %d times Connect, use and Close, %d files and connections were open that were not open before, be it by the driver or by a proxy of the test", n, left)
 		}
 	}()
 	c.eventually(func() bool {

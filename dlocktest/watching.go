@@ -102,7 +102,11 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 				released = true
 			}
 		case <-wait.over:
-			c.fatalf("the watch was still open %v after %s, expected it to close", wait.elapsed(), fmt.Sprintf(after, args...))
+			sent := ""
+			if released {
+				sent = " and had sent Released"
+			}
+			c.fatalf("the watch was still open %v after %s%s, expected it to close", wait.elapsed(), fmt.Sprintf(after, args...), sent)
 		}
 	}
 }

@@ -56,6 +56,4 @@
 //   - [FormatName], [ParseName], [CheckQueue] and [CheckPrefix] implement the
 //     names of rule 2.
 //   - Package watches keeps a session's open watches: rules 6 and 13.
-//   - Package calls wraps client libraries whose functions take no context, and
-//     waits for calls in flight: rules 10 and 11.
 package driver

@@ -25,6 +25,10 @@ func Of(s driver.Session) *Requests {
 // which tests less, as it does not break the driver's own connections, and
 // notices are not silenced.
 //
+// Requests and replies are lost between the session and the store of the driver.
+// If a client library sends a request again after its connection broke, no case
+// sees it: the driver tests that itself.
+//
 // If late is not nil, it returns another store for the requests of a session
 // that [Requests.Hold] has delayed. Otherwise they use its own, which is right
 // if End closes nothing.

@@ -35,7 +35,11 @@ type line struct {
 
 // NewNetwork returns a network without faults. The session must send notices, a
 // text such as "LISTEN", on the connections that receive notices, and on no
-// others. If it is empty, none does. Close the network after the session.
+// others. If it is empty, none does.
+//
+// Close the network when the session's Close returns or Connect fails, for
+// example in a type that embeds the *session.Session. A t.Cleanup runs too late:
+// rule 11 counts the network's connections before it.
 func NewNetwork(server, notices string) (*Network, error) {
 	// testenv.Listen would keep a lock file open for each session.
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 
 // Config describes a session.
 type Config struct {
-	Name    string // name of the driver's package, which begins each error
+	Name    string // name of the driver's package; the session puts it before each error
 	ID      string // of the session in the store
 	Timeout time.Duration
 	Server  func() string // address of the store, without secrets; nil if it has none

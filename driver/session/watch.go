@@ -163,7 +163,7 @@ type Host struct{ s *Session }
 // removals in its queue. A waiter takes the lock at once if why is
 // driver.Released and proof is the [Node.Proof] of that node, which this
 // session has read before. Otherwise it looks at the queue. So nobody hands a
-// lock on who can only send notices.
+// lock on who can only send notices. Gone needs no call of Changed beside it.
 func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}
@@ -182,7 +182,8 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	h.s.watches.Announced(queue, n.node, n.why, n.proof)
 }
 
-// Changed tells the session that the nodes of a queue have changed.
+// Changed tells the session that the nodes of a queue have changed, for example
+// that one was added. It ends only the watches of the whole queue.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
 // Noticed tells the session what a notice shows of a queue. It need not be true:
