@@ -20,8 +20,12 @@ type Network struct {
 	server  string
 	notices []byte
 
+	// linesMu is apart from mu, because the proxy opens lines while it is locked,
+	// and is called with mu.
+	linesMu sync.Mutex
+	lines   []*line // guarded by linesMu
+
 	mu     sync.Mutex
-	lines  []*line // guarded by mu
 	slow   bool    // guarded by mu; replies are delayed
 	cut    bool    // guarded by mu
 	closed bool    // guarded by mu
@@ -29,8 +33,8 @@ type Network struct {
 
 // line is a connection through a Network.
 type line struct {
-	notices bool // guarded by Network.mu; the session has sent Network.notices
-	silent  bool // guarded by Network.mu; nothing more is received
+	notices bool // guarded by Network.linesMu; the session has sent Network.notices
+	silent  bool // guarded by Network.linesMu; nothing more is received
 }
 
 // NewNetwork returns a network without faults. The session must send notices, a
@@ -53,20 +57,20 @@ func NewNetwork(server, notices string) (*Network, error) {
 
 func (n *Network) protocol() (requests, replies testenv.FrameReader) {
 	l := new(line)
-	n.mu.Lock()
+	n.linesMu.Lock()
 	n.lines = append(n.lines, l)
-	n.mu.Unlock()
+	n.linesMu.Unlock()
 	requests = func(r io.Reader) (testenv.Frame, error) {
 		f, err := testenv.ReadBytes(r)
-		n.mu.Lock()
-		defer n.mu.Unlock()
+		n.linesMu.Lock()
+		defer n.linesMu.Unlock()
 		l.notices = l.notices || len(n.notices) > 0 && bytes.Contains(f.Bytes, n.notices)
 		return f, err
 	}
 	replies = func(r io.Reader) (testenv.Frame, error) {
 		f, err := testenv.ReadBytes(r)
-		n.mu.Lock()
-		defer n.mu.Unlock()
+		n.linesMu.Lock()
+		defer n.linesMu.Unlock()
 		if l.silent {
 			f.Bytes = nil // forward nothing
 		}
@@ -124,8 +128,8 @@ func (n *Network) DelayReplies(d time.Duration) {
 // SilenceNotices drops all further bytes to the session on the connections that
 // receive notices. They stay open. Later connections are not affected.
 func (n *Network) SilenceNotices() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.linesMu.Lock()
+	defer n.linesMu.Unlock()
 	for _, l := range n.lines {
 		l.silent = l.notices
 	}
