@@ -33,7 +33,6 @@ type backend struct {
 	client   *clientv3.Client // nil after End
 	beats    heartbeats
 	listener *listener
-	newest   atomic.Int64 // revision of the store at the last heartbeat
 	reaped   atomic.Int64 // revision at which Creates were last cancelled, or zero
 
 	mu      sync.Mutex
@@ -154,9 +153,9 @@ func (b *backend) create(ctx context.Context, c session.Change) (r session.Resul
 	if announced && n.far.keys == nil {
 		r.Announced = session.Every
 	}
-	members = append(members, member{Place: r.Place, id: id, created: token})
+	members = append(members, member{Place: r.Place, id: id, created: token, session: b.id})
 	b.listener.learn(f, members)
-	r.Nodes = nodesOf(members)
+	r.Nodes = b.nodesOf(members)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.sent, c.Number)
@@ -314,7 +313,7 @@ func (b *backend) Look(ctx context.Context, ask []session.Query) (found []sessio
 			if err != nil {
 				return err
 			}
-			found = append(found, session.Snapshot{Nodes: nodesOf(members), Version: revision})
+			found = append(found, session.Snapshot{Nodes: b.nodesOf(members), Version: revision})
 		}
 		return nil
 	})

@@ -61,7 +61,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s, trusted: new(atomic.Bool)}, nil
+	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen)}, nil
 }
 
 type connector struct {
@@ -70,6 +70,7 @@ type connector struct {
 	// dial holds additional gRPC options, with which tests inject faults.
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
+	seen    *seen        // each session has its own
 }
 
 // Connect creates a lease and a client for it.
@@ -78,6 +79,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen)}
 	client, err := c.client(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, err)
@@ -208,7 +210,11 @@ func (c *connector) intercept(
 ) error {
 	opts = append(opts, grpc.WaitForReady(false))
 	return c.askAnother(ctx, request, func(ctx context.Context) error {
+		before := c.seen.revision.Load()
 		err := c.logIn(ctx, reply, invoke(ctx, method, request, reply, conn, opts...))
+		if err == nil {
+			err = c.seen.check(before, reply)
+		}
 		// The client library would repeat a request, which may have reached
 		// etcd, if a proxy answers so while ctx is still alive.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {

@@ -12,15 +12,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-var (
-	errExpired  = fmt.Errorf("%w: etcd has ended the lease", driver.ErrSessionEnded)
-	errRestored = fmt.Errorf("%w: etcd has lost changes, as if an old backup was restored", driver.ErrSessionEnded)
-)
+var errExpired = fmt.Errorf("%w: etcd has ended the lease", driver.ErrSessionEnded)
 
 // classify makes temporary errors match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale):
+	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale), errors.Is(err, driver.ErrSessionEnded):
 		return err
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return errExpired

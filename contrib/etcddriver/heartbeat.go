@@ -19,9 +19,6 @@ import (
 // handled the keep-alive while there was no newer leader. A leader elected
 // later restarts every lease.
 //
-// Beat ends the session if the store's revision has decreased. That happens
-// only if an old backup is restored, in which the session's nodes may be
-// missing.
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := b.beats.send(ctx, b.client, b.id)
@@ -31,15 +28,13 @@ func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 		if alive.TTL <= 0 {
 			return 0, errExpired
 		}
-		newest := b.newest.Load()
+		if err := b.seen.sameCluster(alive.Header); err != nil {
+			return 0, err
+		}
 		read, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 		if err != nil {
 			return 0, err
 		}
-		if read.Header.Revision < newest {
-			return 0, errRestored
-		}
-		b.newest.Store(read.Header.Revision)
 		b.listener.check(read.Header.Revision)
 		if alive.Header.RaftTerm == read.Header.RaftTerm {
 			return 0, nil

@@ -116,9 +116,16 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-func nodesOf(members []member) (nodes []session.Node) {
+// nodesOf returns the nodes without the tokens of other sessions. In a restored
+// backup, a node of another session may have the name and the token of one that
+// was lost.
+func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
-		nodes = append(nodes, session.Node{Name: m.Name, Token: m.Token, Proof: m.proof()})
+		n := session.Node{Name: m.Name, Proof: m.proof()}
+		if m.session == b.id {
+			n.Token = m.Token
+		}
+		nodes = append(nodes, n)
 	}
 	return nodes
 }

@@ -257,6 +257,44 @@ func TestASessionSurvivesANewLeader(t *testing.T) {
 // backup without bumping the revision.
 func TestARestoredBackupEndsTheSession(t *testing.T) {
 	t.Parallel()
+	server, s, _ := restored(t)
+	eventually(t, func() bool { return errors.Is(beat(within(t), s), errRestored) })
+	require.ErrorIs(t, errRestored, driver.ErrSessionEnded)
+	require.NoError(t, connectTo(t, "etcd://"+server.Addr()+"/locks").Err())
+}
+
+// The store has gone on since the backup was restored, so its revision shows
+// nothing.
+func TestANodeInARestoredBackupIsNotTakenForTheOwn(t *testing.T) {
+	t.Parallel()
+	server, s, lost := restored(t)
+	require.Equal(t, lost.Place, create(t, connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=1m"), "q", "h-W-").Place)
+	var w driver.Watch
+	eventually(t, func() (ok bool) {
+		var err error
+		w, err = s.Watch(within(t), "q", lost.Place)
+		return err == nil
+	})
+	ended(t, w)
+}
+
+func TestTwoClustersAreNotOneStore(t *testing.T) {
+	t.Parallel()
+	a, b := etcdtest.Start(t), etcdtest.Start(t)
+	c, err := Driver{}.OpenConnector("etcd://" + a.Addr() + "," + b.Addr() + "/locks?session_timeout=1m")
+	require.NoError(t, err)
+	s, err := c.Connect(within(t))
+	if err == nil {
+		defer s.Close()
+		eventually(t, func() bool { err = beat(within(t), s.(opened)); return errors.Is(err, driver.ErrSessionEnded) })
+		<-s.Done()
+	}
+	require.ErrorContains(t, err, "another etcd cluster")
+}
+
+// restored returns a session that has a node in a store, of which a backup was
+// then restored that is older than the node.
+func restored(t *testing.T) (*etcdtest.Server, opened, driver.Joined) {
 	server := etcdtest.Start(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=1m")
 	server.Kill()
@@ -264,14 +302,12 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	require.NoError(t, os.CopyFS(backup, os.DirFS(server.DataDir())))
 	server.Restart()
 	eventually(t, func() bool { return beat(within(t), s) == nil })
-	create(t, s, "q", "h-W-")
-	eventually(t, func() bool { return beat(within(t), s) == nil }) // the session learns the revision
+	lost := create(t, s, "q", "h-W-")
 	server.Kill()
 	require.NoError(t, os.RemoveAll(server.DataDir()))
 	require.NoError(t, os.CopyFS(server.DataDir(), os.DirFS(backup)))
 	server.Restart()
-	eventually(t, func() bool { return errors.Is(beat(within(t), s), errRestored) })
-	require.ErrorIs(t, errRestored, driver.ErrSessionEnded)
+	return server, s, lost
 }
 
 // Each of two servers dies once, so at least one of them dies while it serves

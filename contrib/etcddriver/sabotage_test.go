@@ -21,9 +21,19 @@ var planted = []mistakes.Mistake{
 		"TestAKeepAliveOfAnOldTermDoesNotCount",
 	},
 	{
-		"a session does not see that the revision goes back", "heartbeat.go",
-		"if read.Header.Revision < newest {", "if newest < 0 {",
+		"a session does not see that the revision goes back", "seen.go",
+		"if h.Revision < before {", "if before < 0 {",
 		"TestASessionEndsIfTheRevisionGoesBack",
+	},
+	{
+		"answers of another cluster count", "seen.go",
+		"|| s.cluster.Load() == h.ClusterId", "|| h.ClusterId != 0",
+		"TestTwoClustersAreNotOneStore",
+	},
+	{
+		"a node of another session is taken for the own", "layout.go",
+		"if m.session == b.id {", "if true {",
+		"TestANodeInARestoredBackup",
 	},
 	{
 		"a create that arrives late is not refused", "backend.go",
