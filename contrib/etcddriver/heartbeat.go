@@ -18,18 +18,17 @@ import (
 // Raft terms of both replies. Equal terms mean that the leader of that term
 // handled the keep-alive while there was no newer leader. A leader elected
 // later restarts every lease.
-//
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := b.beats.send(ctx, b.client, b.id)
 		if err != nil {
 			return 0, err
 		}
-		if alive.TTL <= 0 {
-			return 0, errExpired
-		}
 		if err := b.seen.sameCluster(alive.Header); err != nil {
 			return 0, err
+		}
+		if alive.TTL <= 0 {
+			return 0, errExpired
 		}
 		read, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 		if err != nil {

@@ -286,7 +286,7 @@ func TestTwoClustersAreNotOneStore(t *testing.T) {
 	s, err := c.Connect(within(t))
 	if err == nil {
 		defer s.Close()
-		eventually(t, func() bool { err = beat(within(t), s.(opened)); return errors.Is(err, driver.ErrSessionEnded) })
+		eventually(t, func() bool { err = beat(within(t), inside(s)); return errors.Is(err, driver.ErrSessionEnded) })
 		<-s.Done()
 	}
 	require.ErrorContains(t, err, "another etcd cluster")
