@@ -14,7 +14,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -185,25 +184,4 @@ type tellClose struct {
 func (c tellClose) Close() error {
 	c.open.Add(-1)
 	return c.Conn.Close()
-}
-
-func TestACallThatFoundNoFreeConnectionSaysSo(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	hold := s.proxy(made).HoldRequests(is(faults.OpList))
-	first := make(chan error)
-	go func() {
-		_, err := made.List(t.Context(), "stock/42")
-		first <- err
-	}()
-	<-hold.Held()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = made.List(ctx, "stock/42")
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "all 1 requests that the session may make at once were under way: raise pool_size")
-	hold.Release()
-	require.NoError(t, <-first)
 }

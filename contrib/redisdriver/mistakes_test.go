@@ -1,7 +1,6 @@
 package redisdriver
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
@@ -23,41 +21,13 @@ import (
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
-// A lock made with SETNX followed by EXPIRE stays forever if the process dies
-// in between. In this driver, one script creates a session and its deadline.
-func TestNoLockOutlivesItsProcess(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=500ms")
+// A session that has ended must leave no key, which would stay for ever.
+func TestASessionLeavesNoKeys(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
 	dead, _ := s.join(t, "stock/42")
-	s.proxy(dead).Cut() // as if its process had died
-	defer s.proxy(dead).Heal()
-	s.params = longTimeout // heartbeats are too rare to see the end of the session in time
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	lock, err := s.newClient().RWMutex("stock/42").Lock(ctx)
-	require.NoError(t, err)
-	require.NoError(t, lock.Unlock())
-
 	s.drop(t, inside(dead).id)
-	s.eval(t, "for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do drop(x) end return 1", "")
 	keys := s.server.Do("KEYS", s.key("*")).([]any)
-	require.ElementsMatch(t, []any{s.key("seq"), s.key("floor"), s.key("gen")}, keys, "a session has left keys")
-}
-
-// If locks were released by a plain DEL, a holder whose lock has expired would
-// delete the lock of the next holder.
-func TestNoSessionDeletesTheLockOfAnother(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
-	slow, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	next, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	held, err := next.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
-	require.ErrorIs(t, slow.Delete(t.Context(), "stock/42", held.Place, driver.Released), driver.ErrGone)
-	_, err = slow.Replace(t.Context(), "stock/42", held.Place, "web-R-")
-	require.ErrorIs(t, err, driver.ErrGone)
-	require.Equal(t, int64(1), s.server.Do("ZCARD", s.key("q:stock/42")))
-	require.NoError(t, next.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	require.ElementsMatch(t, []any{s.key("seq"), s.key("floor"), s.key("gen")}, keys)
 }
 
 // cutFirst disconnects the session that has a node. Calling heal reconnects it.
@@ -105,48 +75,6 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Heartbeats must stop when their session ends, and must not revive an ended
-// session. A goroutine that kept renewing the lock of a dead holder would block
-// all other contenders forever.
-func TestNoWatchdogOutlivesItsOwner(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), "session_timeout=400ms")
-	for _, end := range []func(driver.Session){
-		func(x driver.Session) { require.NoError(t, x.Close()) },
-		func(x driver.Session) {
-			dlocktest.SkewLease(x.(*session.Session).Lease(), time.Hour)
-			require.Error(t, x.Err())
-		},
-	} {
-		made, _ := s.join(t, "stock/42")
-		beats := func() int { return s.proxy(made).Frames(int32(faults.OpHeartbeat)) }
-		for before := beats(); beats() < before+2; time.Sleep(time.Millisecond) {
-			if made.Err() != nil { // the session has expired because the machine is slow
-				_ = made.Close()
-				made, _ = s.join(t, "stock/42")
-				before = beats()
-			}
-		}
-		end(made)
-		require.Eventually(t, func() bool {
-			s.eval(t, "expire() return 1", "")
-			return s.server.Do("EXISTS", s.key("q:stock/42")) == int64(0)
-		}, 10*time.Second, time.Millisecond, "heartbeats have gone on")
-
-		link := newLink(s.newSettings())
-		_, err := link.eval(t.Context(), beatScript, inside(made).id, int64(1e9))
-		require.ErrorIs(t, err, driver.ErrSessionEnded)
-		link.close()
-		require.Nil(t, s.server.Do("ZSCORE", s.key("sessions"), inside(made).id), "a heartbeat has brought a session back")
-		require.NoError(t, made.Close())
-	}
-}
-
-func (s *store) newSettings() *settings {
-	parsed, err := parseDSN(s.dsn(s.server.Addr()))
-	require.NoError(s.t, err)
-	return parsed
 }
 
 // Tokens taken only from the server's clock could repeat within a microsecond,
@@ -231,71 +159,18 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	}
 }
 
-// If the reply to a create is lost, the driver cancels the create. It must
-// retry a cancellation that fails, because otherwise the node would block the
-// queue until its session ends.
-func TestACancellationIsRepeatedUntilItIsDone(t *testing.T) {
-	server := redistest.Start(t)
-	s := newStore(t, server, "session_timeout=10s")
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
-	s.proxy(made).LoseReply(is(faults.OpCreate))
-	_, err = made.Create(t.Context(), "stock/42", spec())
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	<-cancels.Held()
-	server.Do("ACL", "SETUSER", "default", "-hget")
-	cancels.Release()
-	require.Eventually(t, func() bool {
-		log, _ := server.Do("ACL", "LOG").([]any)
-		return len(log) > 0
-	}, 10*time.Second, time.Millisecond, "no cancellation was refused")
-	server.Do("ACL", "SETUSER", "default", "+hget")
-	require.Eventually(t, func() bool {
-		nodes, err := made.List(t.Context(), "stock/42")
-		return err == nil && len(nodes) == 0
-	}, 10*time.Second, time.Millisecond, "the node stays")
-}
-
-func TestACancellationThatCannotSucceedDelaysNoOther(t *testing.T) {
+func TestOneRequestCancelsManyCreates(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made, err := s.Connect(t.Context())
 	require.NoError(t, err)
-	s.server.Do("SET", s.key("q:other"), "a string")
-	_, err = made.Create(t.Context(), "other", spec())
-	require.ErrorContains(t, err, "WRONGTYPE")
-	s.proxy(made).LoseReply(is(faults.OpCreate))
-	_, err = made.Create(t.Context(), "stock/42", spec())
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.Eventually(t, func() bool {
-		nodes, err := made.List(t.Context(), "stock/42")
-		return err == nil && len(nodes) == 0
-	}, 10*time.Second, time.Millisecond, "the node stays")
-}
-
-// If callers give up faster than the store answers, one request must cancel
-// many creates. With a request for each, their nodes would pile up and block
-// other contenders.
-func TestManyCreatesAreCancelledAtOnce(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
-	const creates = 200
-	for range creates {
-		s.proxy(made).LoseReply(is(faults.OpCreate))
-		_, err := made.Create(t.Context(), "stock/42", spec())
-		require.ErrorIs(t, err, driver.ErrUnavailable)
+	var creates []session.Change
+	for number := range int64(3) {
+		creates = append(creates, session.Change{Queue: "stock/42", Prefix: "web-W-", Number: number})
+		_, err := inside(made).Do(t.Context(), creates[number])
+		require.NoError(t, err)
 	}
-	<-cancels.Held()
-	require.EqualValues(t, creates, s.server.Do("ZCARD", s.key("q:stock/42")))
-	before := s.proxy(made).Frames(int32(faults.OpCleanUp))
-	cancels.Release()
-	require.Eventually(t, func() bool {
-		nodes, err := made.List(t.Context(), "stock/42")
-		return err == nil && len(nodes) == 0
-	}, 30*time.Second, time.Millisecond, "a node stays")
-	require.Less(t, s.proxy(made).Frames(int32(faults.OpCleanUp))-before, 10)
+	require.NoError(t, inside(made).Cancel(t.Context(), creates))
+	require.Zero(t, s.server.Do("EXISTS", s.key("q:stock/42")))
 }
 
 // Lua numbers and sorted-set scores are floating-point. Above 2^53, two nodes

@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
@@ -65,37 +63,6 @@ func (n noticesOnly) Look(ctx context.Context, ask []session.Query) ([]session.S
 func (n noticesOnly) End(context.Context) error {
 	n.link.close()
 	return nil
-}
-
-// A program that may publish to the session's channel, but not read the queue,
-// must not be able to hand the lock on.
-func TestAForgedNoticeHandsNoLockOn(t *testing.T) {
-	s := newStore(t, redistest.Shared(t), longTimeout)
-	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
-	granted := make(chan *dlock.Lock, 1)
-	waits := s.newClient().RWMutex("stock/42")
-	go func() {
-		next, err := waits.Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
-	s.waitForWatchers(holder, 1)
-	lines := s.server.Do("HGET", s.key("w:stock/42"), holder.Node()).(string)
-	for line := range strings.Lines(lines) {
-		waiter, own, _ := strings.Cut(line, "/")
-		if strings.TrimSpace(own) == holder.Node() {
-			continue
-		}
-		for _, proof := range []string{"", "/", "1/", "0/"} {
-			s.server.Do("PUBLISH", s.key("c:"+waiter), "r/"+holder.Node()+"/"+proof+"stock/42")
-		}
-	}
-	require.Eventually(t, func() bool { return s.requests()[faults.OpWatch] > 0 || len(granted) > 0 }, 30*time.Second, time.Millisecond,
-		"the waiter has not looked at the queue")
-	require.Empty(t, granted, "a forged notice has handed the lock on")
-	require.NoError(t, holder.Unlock())
-	require.NoError(t, (<-granted).Unlock())
 }
 
 // A proof that is the same in another session could be learned there.

@@ -9,11 +9,11 @@ import (
 
 var planted = []mistakes.Mistake{
 	{"a session deletes the nodes of others", "lua/common.lua",
-		"if owner == session then return m, name, op end", "do return m, name, op end", "TestNoSessionDeletesTheLockOfAnother"},
+		"if owner == session then return m, name, op end", "do return m, name, op end", "TestConformance/rule07"},
 	{"a create makes a node for a session that has ended", "lua/create.lua",
 		"if not deadline or tonumber(deadline) <= now then", "if false then", "TestConformance/rule04/a-create-after-the-store-ended-the-session-leaves-nothing"},
 	{"a heartbeat brings a session back", "lua/beat.lua",
-		"if not alive() then return ended end", "", "TestNoWatchdogOutlivesItsOwner"},
+		"if not alive() then return ended end", "", "TestConformance/rule08/an-expired-session-ends-and-no-other-does"},
 	{"a cancellation leaves no mark", "lua/cancel.lua",
 		"redis.call('HSET', s, op, '-')", "", "TestConformance/rule04/a-create-that-arrives-late-leaves-nothing"},
 	{"tokens do not look at the clock", "lua/create.lua",
@@ -76,7 +76,7 @@ var planted = []mistakes.Mistake{
 	{"heartbeats wait for no replica", "grace.go",
 		"n < replicas {", "n < 0 {", "TestNoTwoHoldersIfAMasterIsIsolated"},
 	{"a cancellation is of one create only", "lua/cancel.lua",
-		"for i = 2, #ARGV do", "for i = 2, 2 do", "TestManyCreatesAreCancelledAtOnce"},
+		"for i = 2, #ARGV do", "for i = 2, 2 do", "TestOneRequestCancelsManyCreates"},
 	{"sequences do not end", "lua/create.lua",
 		"tonumber(last) >= 9007199254740991", "false", "TestSequencesThatAreUsedUpMakeNoNode"},
 	{"the store never forgets a waiter", "lua/common.lua",

@@ -234,26 +234,3 @@ func TestAnOperatorSeesAndMends(t *testing.T) {
 	next := <-granted
 	require.NoError(t, next.Unlock())
 }
-
-// A holder must notice by its periodic check that its node was removed, even if
-// it makes no requests.
-func TestAHolderNoticesThatAnOperatorHasRemovedItsNode(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Shared(t), "session_timeout=6s")
-	for _, remove := range []func(lock *dlock.Lock){
-		func(lock *dlock.Lock) {
-			s.server.Do("ZREMRANGEBYSCORE", s.key("q:stock/42"), strconv.FormatInt(lock.Token(), 10), strconv.FormatInt(lock.Token(), 10))
-		},
-		func(*dlock.Lock) { s.server.Do("DEL", s.key("q:stock/42"), s.key("w:stock/42")) },
-	} {
-		lock, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-		require.NoError(t, err)
-		require.Eventually(t, func() bool { return s.server.Do("EXISTS", s.key("w:stock/42")) == int64(1) }, 30*time.Second, time.Millisecond)
-		remove(lock)
-		select {
-		case <-lock.Lost():
-		case <-time.After(30 * time.Second):
-			t.Fatal("the holder does not notice it")
-		}
-	}
-}

@@ -283,8 +283,11 @@ func TestLostRepliesAreCleanedUpTogether(t *testing.T) {
 		st := &canceller{fake: newFake()}
 		s := connect(t, st, time.Hour)
 		st.after = func(_ context.Context, what string) error {
-			if what == "create" || what == "cancel" && st.count("cancel")%3 == 2 {
+			switch {
+			case what == "create":
 				return errBroken
+			case what == "cancel" && st.count("cancel")%3 == 2:
+				return errors.New("permission denied")
 			}
 			return nil
 		}
