@@ -105,20 +105,6 @@ func TestRequestsEndWithTheSessionThatIsCutOff(t *testing.T) {
 	})
 }
 
-func TestSessionSurvivesAShortCut(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s := connect(t, st)
-		p := create(t, s)
-		heal := st.Faults().CutOff(s)
-		elapse(7 * time.Second)
-		heal()
-		elapse(time.Minute)
-		require.NoError(t, s.Err())
-		require.Equal(t, []driver.Node{p.Node}, list(t, s))
-	})
-}
-
 func TestNoticesWaitWhileCutOff(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
@@ -173,20 +159,6 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 	})
 }
 
-func TestCloseAfterTheLeaseRanOutRemovesTheNodes(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s, other := connect(t, st), connect(t, st)
-		create(t, s)
-		heal := st.Faults().CutOff(s)
-		<-s.Done()
-		heal()
-		require.Len(t, list(t, other), 1)
-		require.NoError(t, s.Close())
-		require.Empty(t, list(t, other))
-	})
-}
-
 func TestLostCreateIsCleanedUp(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -227,21 +199,6 @@ func TestCleanUpIsRepeatedUntilItIsConfirmed(t *testing.T) {
 	})
 }
 
-func TestCleanUpWaitsForTheStore(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s, other := connect(t, st), connect(t, st)
-		st.Faults().LoseReply(s, faults.OpCreate)
-		_, err := s.Create(background, queue, newNode)
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		heal := st.Faults().CutOff(s)
-		synctest.Wait()
-		heal()
-		synctest.Wait()
-		require.Empty(t, list(t, other))
-	})
-}
-
 // If the caller of a Create gives up, the session asks the store to remove the
 // node. No node may be left, whichever of the two requests arrives first.
 func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
@@ -272,33 +229,6 @@ func TestCreateOnItsWayIsCleanedUp(t *testing.T) {
 	}
 }
 
-// The session cleans up after a Create without an answer. A Create that arrives
-// after the clean-up must not create a node.
-func TestHeldRequestArrivesLate(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s := connect(t, st)
-		arrive := st.Faults().HoldRequest(s, faults.OpCreate)
-		_, err := s.Create(background, queue, newNode)
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		synctest.Wait()
-		require.Equal(t, int64(1), requests(st, faults.OpCleanUp))
-		require.Zero(t, requests(st, faults.OpCreate))
-		arrive()
-		require.Equal(t, int64(1), requests(st, faults.OpCreate))
-		require.Zero(t, st.Stats().Nodes)
-		arrive()
-		p := create(t, s)
-		require.Equal(t, int64(2), requests(st, faults.OpCreate))
-
-		arrive = st.Faults().HoldRequest(s, faults.OpDelete)
-		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
-		require.Equal(t, []driver.Node{p.Node}, list(t, s))
-		arrive()
-		require.Empty(t, list(t, s))
-	})
-}
-
 func TestResetLosesRequestsAndRepliesOnTheirWay(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		for _, served := range []int64{0, 1} {
@@ -318,73 +248,6 @@ func TestResetLosesRequestsAndRepliesOnTheirWay(t *testing.T) {
 			require.NoError(t, other.Close())
 		}
 	})
-}
-
-func TestDelayedRepliesDoNotDelayRequests(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s, other := connect(t, st), connect(t, st)
-		st.Faults().DelayReplies(s, 4*time.Second)
-		begin := time.Now()
-		var meanwhile []driver.Node
-		time.AfterFunc(time.Second, func() {
-			meanwhile, _ = other.List(background, queue)
-			st.Faults().CutOff(s) // too late to stop the reply, which is in flight
-		})
-		create(t, s)
-		require.Equal(t, 4*time.Second, time.Since(begin))
-		require.Len(t, meanwhile, 1)
-		<-s.Done()
-		require.Less(t, time.Since(begin), 8*time.Second, "a reply has renewed the lease from its arrival")
-	})
-}
-
-func TestCreateGivenUpWhileCutOffIsCleanedUp(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s, other := connect(t, st), connect(t, st)
-		heal := st.Faults().CutOff(s)
-		require.ErrorIs(t, withDeadline(time.Second, func(ctx context.Context) error {
-			_, err := s.Create(ctx, queue, newNode)
-			return err
-		}), context.DeadlineExceeded)
-		heal()
-		synctest.Wait()
-		require.Equal(t, int64(1), requests(st, faults.OpCreate), "the Create has not arrived")
-		require.Empty(t, list(t, other))
-		require.Zero(t, st.Stats().Nodes)
-	})
-}
-
-func TestLostDeleteMayOrMayNotHaveHappened(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		st := memdriver.New()
-		s := connect(t, st)
-		p := create(t, s)
-		lose(st, s, faults.OpDelete, committed)
-		require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrUnavailable)
-		if committed {
-			require.ErrorIs(t, s.Delete(background, queue, p, driver.Changed), driver.ErrGone)
-		} else {
-			require.NoError(t, s.Delete(background, queue, p, driver.Changed))
-		}
-		require.Empty(t, list(t, s))
-	}
-}
-
-func TestLostReplaceIsFinishedByItsRepeat(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		st := memdriver.New()
-		s := connect(t, st)
-		p := create(t, s)
-		lose(st, s, faults.OpReplace, committed)
-		_, err := s.Replace(background, queue, p, "web1-R-")
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		np, err := s.Replace(background, queue, p, "web1-R-")
-		require.NoError(t, err)
-		require.Equal(t, []driver.Node{np.Node}, list(t, s))
-		require.Equal(t, "web1-R-0000000000", np.Name)
-	}
 }
 
 func TestLostWatchLeavesNothingArmed(t *testing.T) {
@@ -532,20 +395,6 @@ func TestErrReportsTheEndRightAfterAPause(t *testing.T) {
 		require.True(t, open(s.Done()), "no timer has run yet")
 		require.ErrorIs(t, s.Err(), driver.ErrSessionEnded)
 		require.False(t, open(s.Done()))
-	})
-}
-
-func TestPauseBetweenTermAndTimeoutEndsTheLeaseOnly(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s, other := connect(t, st), connect(t, st)
-		create(t, s)
-		st.Faults().Pause(s, 8*time.Second)
-		_, err := s.Create(background, queue, newNode)
-		require.ErrorIs(t, err, driver.ErrSessionEnded)
-		require.Len(t, list(t, other), 1)
-		elapse(2 * time.Second)
-		require.Empty(t, list(t, other))
 	})
 }
 

@@ -60,27 +60,6 @@ func TestCloseWaitsForTheGoroutinesOfTheSession(t *testing.T) {
 	})
 }
 
-func TestSessionEndsWhenTheStoreDoesNotKnowIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, use := range []bool{true, false} {
-			opened, err := New().Connect(context.Background())
-			require.NoError(t, err)
-			s := opened.(*session)
-			drop(s)
-			require.NoError(t, s.Err())
-			if use {
-				_, err = s.List(context.Background(), "q")
-				require.ErrorIs(t, err, driver.ErrSessionEnded)
-			}
-			start := time.Now()
-			<-s.Done()
-			require.LessOrEqual(t, time.Since(start), s.timeout/4, "no heartbeat has reached the store")
-			require.Equal(t, use, time.Since(start) == 0)
-			require.NoError(t, s.Close())
-		}
-	})
-}
-
 func TestWatchWhoseCallerGaveUpIsNotArmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()
