@@ -115,23 +115,6 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	require.NoError(t, held.Unlock())
 }
 
-// When one of several readers unlocks, the next writer can't know whether the
-// lock is free, so it must list the queue.
-func TestAWriterBehindAReaderListsTheQueueOnce(t *testing.T) {
-	s := newStore(t, etcdtest.Shared(t), longSession)
-	a := s.contender(t)
-	b := s.contender(t)
-	for round, want := range []int{4, 3, 3} {
-		before := b.wire.total()
-		held, err := a.RLock(within(t))
-		require.NoError(t, err)
-		granted := b.wait(t, b.Lock)
-		require.NoError(t, held.Unlock())
-		require.NoError(t, receive(t, granted).Unlock())
-		require.Equal(t, want, b.wire.total()-before, "round %d", round)
-	}
-}
-
 type counted struct {
 	net.Conn
 	writes *atomic.Int64

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,109 +74,19 @@ func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 
-// guard is the resource protected by the lock. It fails the test if there are
-// two holders at once, or if a token is not higher than the one before.
-type guard struct {
-	servers []*etcdtest.Server
-	mu      sync.Mutex
-	holder  *dlock.Lock
-	token   int64
-	grants  atomic.Int64
-	lost    atomic.Int64
-}
-
-// use briefly enters the resource as the holder, unless the lock was lost.
-func (g *guard) use(t *testing.T, l *dlock.Lock) {
-	if !g.enter(t, l) {
-		g.lost.Add(1)
-		return
-	}
-	select {
-	case <-l.Lost():
-		g.lost.Add(1)
-	case <-time.After(time.Millisecond):
-	}
-	g.grants.Add(1)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.holder == l {
-		g.holder = nil
-	}
-}
-
-// enter records l as the holder, or returns false if l was lost. It fails the
-// test if another holder has neither left nor lost its lock.
-func (g *guard) enter(t *testing.T, l *dlock.Lock) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	alone := g.holder == nil || g.holder.Err() != nil
-	if l.Err() != nil {
-		return false
-	}
-	if !alone {
-		t.Error("two holders at the same time")
-	}
-	if g.token >= l.Token() {
-		t.Errorf("token %d was granted after token %d", l.Token(), g.token)
-	}
-	g.holder, g.token = l, l.Token()
-	return true
-}
-
-func (g *guard) load(t *testing.T, clients int, dsn string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	for range clients {
-		client, err := dlock.Open("etcd", dsn)
-		require.NoError(t, err)
-		group.Go(func() {
-			defer client.Close() // fails if the session has ended
-			for ctx.Err() == nil {
-				l, err := client.RWMutex("q").Lock(ctx)
-				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrSessionEnded) {
-						t.Errorf("lock: %v", err)
-					}
-					continue
-				}
-				g.use(t, l)
-				_ = l.Unlock() // fails if the lock was lost
-			}
-		})
-	}
-	return func() {
-		cancel()
-		group.Wait()
-	}
-}
-
-// more waits until n more locks have been granted. If that takes too long, the
-// test fails and prints the servers' state and all goroutines.
-func (g *guard) more(t *testing.T, n int64) {
-	t.Helper()
-	began := g.grants.Load()
-	for ctx := within(t); g.grants.Load() < began+n; time.Sleep(5 * time.Millisecond) {
-		if ctx.Err() != nil {
-			var stacks strings.Builder
-			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			t.Fatalf("%d of %d locks were granted in time\n%s\n%s", g.grants.Load()-began, n, etcdtest.State(g.servers...), &stacks)
-		}
-	}
-}
-
 func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	g := guard{servers: []*etcdtest.Server{server}}
-	stop := g.load(t, 6, "etcd://"+server.Addr()+"/locks?session_timeout=5s")
-	g.more(t, 20)
+	var holders histories.Holders
+	defer holders.Load(t, 6, func() (*dlock.Client, error) {
+		return dlock.Open("etcd", "etcd://"+server.Addr()+"/locks?session_timeout=5s")
+	})()
+	holders.Await(t)
 	for range 4 * *rounds {
 		server.Kill()
 		server.Restart()
-		g.more(t, 20)
+		holders.Await(t)
 	}
-	stop()
-	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
 }
 
 func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
@@ -186,25 +95,25 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 	}
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	g := guard{servers: ensemble.Servers}
-	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=5s")
-	g.more(t, 20)
-	for round := range *rounds {
+	var holders histories.Holders
+	defer holders.Load(t, 6, func() (*dlock.Client, error) {
+		return dlock.Open("etcd", "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=5s")
+	})()
+	holders.Await(t)
+	for range *rounds {
 		ensemble.MoveLeader(t)
-		g.more(t, 20)
+		holders.Await(t)
 
 		leader := ensemble.Servers[ensemble.Leader(t)]
 		leader.Kill()
-		g.more(t, 20) // the other two servers keep the cluster going
+		holders.Await(t) // the other two servers keep the cluster going
 		leader.Restart()
 
 		follower := ensemble.Servers[(ensemble.Leader(t)+1)%3]
 		follower.Pause() // its connections stay open
-		g.more(t, 20)
+		holders.Await(t)
 		follower.Resume()
-		t.Logf("round %d: %d grants, %d locks lost", round, g.grants.Load(), g.lost.Load())
 	}
-	stop()
 }
 
 // A paused leader does not know of its successor when it resumes. The pause is
@@ -217,23 +126,23 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	g := guard{servers: ensemble.Servers}
-	stop := g.load(t, 6, "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=20s")
-	g.more(t, 20)
+	var holders histories.Holders
+	defer holders.Load(t, 6, func() (*dlock.Client, error) {
+		return dlock.Open("etcd", "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=20s")
+	})()
+	holders.Await(t)
 	for range 2 * *rounds {
 		leader := ensemble.Servers[ensemble.Leader(t)]
-		before, paused := g.grants.Load(), time.Now()
+		before, paused := holders.Grants(), time.Now()
 		leader.Pause()
 		ensemble.Leader(t) // the other two servers elect a leader
-		for g.grants.Load() < before+3 && time.Since(paused) < timeout/2 {
+		for holders.Grants() < before+3 && time.Since(paused) < timeout/2 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		leader.Resume()
-		t.Logf("%d grants during a pause of %v", g.grants.Load()-before, time.Since(paused))
-		g.more(t, 20)
+		t.Logf("%d grants during a pause of %v", holders.Grants()-before, time.Since(paused))
+		holders.Await(t)
 	}
-	stop()
-	t.Logf("%d grants, %d locks lost", g.grants.Load(), g.lost.Load())
 }
 
 // A session survives the death of etcd's leader, because the new leader
@@ -343,16 +252,6 @@ func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorContains(t, err, "no answer within 2.5s")
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-}
-
-func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=5s")
-	server.Kill()
-	<-s.Done()
-	require.ErrorContains(t, s.Err(), "the last failure: ")
-	require.ErrorContains(t, s.Err(), "connection refused")
 }
 
 // A proxy may give up on a request that the server has received. If the client

@@ -2,7 +2,6 @@ package etcddriver
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -277,30 +276,6 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	require.NotEqual(t, before, q.used)
 	s.b.listener.stopUnused(within(t), 0)
 	eventually(t, func() bool { return keys() == 0 })
-}
-
-// etcd serves a watch from a past revision only every 100 ms, so the driver
-// first starts its watch at the current revision and then lists the queue. No
-// removal may be missed in between.
-func TestNothingIsMissedBetweenTheListAndTheWatch(t *testing.T) {
-	server := etcdtest.Shared(t)
-	prefix := server.Prefix()
-	a, b := connectTo(t, "etcd://"+server.Addr()+"/"+prefix), connectTo(t, "etcd://"+server.Addr()+"/"+prefix)
-	for i := range 50 {
-		queue := "q" + strconv.Itoa(i)
-		first, second := create(t, a, queue, "h-W-"), create(t, b, queue, "h-W-")
-		removed := make(chan error, 1)
-		go func() { removed <- a.Delete(within(t), queue, first.Place, driver.Released) }()
-		w, err := b.Watch(within(t), queue, second.Place, first.Node)
-		require.NoError(t, err)
-		require.NoError(t, <-removed)
-		select {
-		case <-w.C: // C receives the release or is closed
-		case <-within(t).Done():
-			t.Fatal("the removal was missed")
-		}
-		w.Stop()
-	}
 }
 
 func waitFarBehind(t *testing.T, n int) {

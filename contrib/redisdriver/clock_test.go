@@ -1,9 +1,7 @@
 package redisdriver
 
 import (
-	"context"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -37,27 +36,13 @@ func (s *store) leftOf(t *testing.T) time.Duration {
 func TestAStepBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=3s")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var w witness
-	var clients sync.WaitGroup
-	for range 4 {
-		mutex := s.newClient().RWMutex("stock/42")
-		clients.Go(func() { assert.NoError(t, w.contend(ctx, mutex)) })
-	}
-	more := func() {
-		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
-			require.NoError(t, t.Context().Err())
-		}
-	}
+	var holders histories.Holders
+	defer holders.Load(t, 4, func() (*dlock.Client, error) { return s.newClient(), nil })()
 	for step := range 5 {
-		more()
+		holders.Await(t)
 		s.server.SetClock(-time.Duration(step) * time.Hour)
 	}
-	more()
-	cancel()
-	clients.Wait()
-	require.Empty(t, w.faults)
+	holders.Await(t)
 }
 
 // If the server's clock is set back, the lock of a dead process stays until the

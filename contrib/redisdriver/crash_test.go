@@ -3,12 +3,10 @@ package redisdriver
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,100 +16,21 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-type witness struct {
-	mu     sync.Mutex
-	holder *dlock.Lock
-	token  int64
-	grants int
-	faults []string
-}
-
-// enter records a new holder. It fails the test if the previous holder still
-// believes that it holds the lock, or if the token did not increase.
-func (w *witness) enter(lock *dlock.Lock) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.grants++
-	if w.holder != nil && w.holder.Err() == nil {
-		w.faults = append(w.faults, "two holders at once")
-	}
-	if lock.Token() <= w.token {
-		w.faults = append(w.faults, "a token that is not higher than the one before")
-	}
-	w.holder, w.token = lock, lock.Token()
-}
-
-func (w *witness) leave(lock *dlock.Lock) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.holder == lock {
-		w.holder = nil
-	}
-}
-
-func (w *witness) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.grants
-}
-
-func (w *witness) contend(ctx context.Context, mutex *dlock.RWMutex) error {
-	for ctx.Err() == nil {
-		lock, err := mutex.Lock(ctx)
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, dlock.ErrLost) {
-				continue
-			}
-			return err
-		}
-		w.enter(lock)
-		if rand.N(4) == 0 {
-			time.Sleep(rand.N(300 * time.Millisecond)) // sometimes long enough for a crash while the lock is held
-		}
-		w.leave(lock)
-		_ = lock.Unlock() // fails if the crash has lost the lock
-	}
-	return nil
-}
-
 func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	const kills = 4
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	dsn := "redis://" + server.Addr() + "?session_timeout=2s&read_timeout=500ms"
 	first, err := dlock.Open("redis", dsn+"&empty_is_new=true")
 	require.NoError(t, err)
 	require.NoError(t, first.Ping(t.Context()))
 	require.NoError(t, first.Close())
-	var w witness
-	var clients sync.WaitGroup
-	for range 8 { // without empty_is_new, because the server is empty again after each kill
-		client, err := dlock.Open("redis", dsn)
-		require.NoError(t, err)
-		defer client.Close()
-		clients.Go(func() { assert.NoError(t, w.contend(ctx, client.RWMutex("stock/42"))) })
-	}
-	for kill := range kills {
-		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
-			require.NoError(t, t.Context().Err())
-		}
-		time.Sleep(rand.N(20 * time.Millisecond)) // kill the server at an arbitrary moment
-		server.Kill()
-		server.Restart()
-		t.Logf("kill %d after %d grants", kill+1, w.count())
-	}
-	for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
-		require.NoError(t, t.Context().Err())
-	}
-	cancel()
-	clients.Wait()
-	require.Empty(t, w.faults)
+	// without empty_is_new, because the server is empty again after each kill
+	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
 // A waiter must survive a restart of the server: it joins the queue again and

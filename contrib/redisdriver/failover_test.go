@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -367,27 +367,15 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	}
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var w witness
-	var clients sync.WaitGroup
-	for range 8 {
-		client, err := dlock.Open("redis", "redis://"+master.Addr()+"?addr="+replica.Addr()+"&session_timeout=2s&read_timeout=500ms&dial_timeout=2s")
-		require.NoError(t, err)
-		defer client.Close()
-		clients.Go(func() { assert.NoError(t, w.contend(ctx, client.RWMutex("stock/42"))) })
-	}
-	more := func() {
-		for before := w.count(); w.count() < before+20; time.Sleep(time.Millisecond) {
-			require.NoError(t, t.Context().Err())
-		}
-	}
+	dsn := "redis://" + master.Addr() + "?addr=" + replica.Addr() + "&session_timeout=2s&read_timeout=500ms&dial_timeout=2s"
+	var holders histories.Holders
+	defer holders.Load(t, 8, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })()
 	for i := range *losses {
 		lag := testenv.NewProxy(t, master.Addr(), nil)
 		replica.Do("REPLICAOF", "127.0.0.1", lag.Port())
-		more()
+		holders.Await(t)
 		lag.Cut()
-		more()
+		holders.Await(t)
 		switch kind := (i + rand.N(2)) % 4; kind {
 		case 0, 1: // the replica is promoted, and the master follows it
 			master.Kill()
@@ -404,10 +392,6 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 			master.Kill()
 			master.Restart()
 		}
-		more()
+		holders.Await(t)
 	}
-	cancel()
-	clients.Wait()
-	require.Empty(t, w.faults)
-	t.Logf("%d grants", w.count())
 }

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
@@ -13,9 +16,7 @@ import (
 func checked(t *testing.T, dsn string) doctortest.Findings {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return doctortest.Run(t, c)
 }
 
@@ -23,9 +24,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
 	checked(t, server.DSN(database)).Has(t, driver.OK, "room for", "")
-	if left := server.SQL(t, database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_queue) + (SELECT COUNT(*) FROM dlock_session)"); left != "0" {
-		t.Errorf("%s rows stay", left)
-	}
+	assert.Equal(t, "0", server.SQL(t, database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_queue) + (SELECT COUNT(*) FROM dlock_session)"))
 	server.SQL(t, database, "UPDATE dlock_meta SET floor = 990000000000000000")
 	checked(t, server.DSN(database)).Has(t, driver.Warning, "of at most 999999999999999999", "another database")
 }
@@ -47,15 +46,11 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "max_connections=10"))
 	database := server.Database()
 	db, err := sql.Open("mysql", server.DSN(database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	for range 4 { // of 10 connections
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer conn.Close()
 	}
 	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Warning, "more connections", "max_connections")

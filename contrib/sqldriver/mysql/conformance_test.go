@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/dlocktest/hooks"
@@ -87,9 +90,7 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 	c := &caseStore{t: t, server: server, database: server.Database()}
 	c.params = append([]string{"session_timeout=" + conformanceTimeout.String()}, params...)
 	db, err := sql.Open("mysql", server.DSN(c.database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.admin = db
 	t.Cleanup(func() { db.Close() })
 	return c
@@ -117,18 +118,14 @@ func (c *caseStore) Connect(ctx context.Context) (driver.Session, error) {
 
 func (c *caseStore) connector() *connector {
 	inner, err := Driver{}.OpenConnector(c.server.DSN(c.database, c.params...))
-	if err != nil {
-		c.t.Error(err)
-	}
+	assert.NoError(c.t, err)
 	return inner.(*connector)
 }
 
 // open returns another store for a session.
 func (c *caseStore) open(id string) sqlstore.Store {
 	st, err := newStore(c.connector())
-	if err != nil {
-		c.t.Error(err)
-	}
+	assert.NoError(c.t, err)
 	st.id = id
 	return st
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -22,9 +25,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	st.config.Params["lock_wait_timeout"] = "1"
 	st.Close() // the pool reopens with the new parameter at the next statement
 	rows, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer rows.Rollback()
 	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // and the gap
 	created := make(chan error, 1)
@@ -34,9 +35,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	}()
 	eventually(t, "the append does not wait", func() bool { return waits(t, c.server) == "1" })
 	table, err := c.admin.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer table.Close()
 	locked := make(chan error, 1)
 	go func() {
@@ -46,12 +45,8 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	eventually(t, "the table is not wanted", func() bool {
 		return c.server.SQL(t, "", "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock%'") == "1"
 	})
-	if err := rows.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-locked; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, rows.Rollback())
+	require.NoError(t, <-locked)
 	err = <-created
 	var n int
 	if e := table.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dlock_node").Scan(&n); e != nil || n != 1 {
@@ -60,9 +55,8 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || number(err) != 1181 {
 		t.Errorf("error %v", err)
 	}
-	if _, err := table.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = table.ExecContext(t.Context(), "UNLOCK TABLES")
+	require.NoError(t, err)
 	eventually(t, "the node is still there", func() bool {
 		nodes, err := s.List(t.Context(), "q")
 		return err == nil && len(nodes) == 0
@@ -81,19 +75,14 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			s := newSession(t, c)
 			s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 			blocker, err := c.admin.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer blocker.Close()
 			for text := range strings.SplitSeq(texts[0], "; ") {
-				if _, err := blocker.ExecContext(t.Context(), text); err != nil {
-					t.Fatal(err)
-				}
+				_, err := blocker.ExecContext(t.Context(), text)
+				require.NoError(t, err)
 			}
 			_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
-			if !errors.Is(err, driver.ErrUnavailable) {
-				t.Fatalf("error %v", err)
-			}
+			require.ErrorIs(t, err, driver.ErrUnavailable)
 			// The process list shows which statement of the procedure is
 			// waiting.
 			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
@@ -103,9 +92,8 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			if waited := time.Since(began); waited > 20*time.Second {
 				t.Errorf("the server keeps the append %v longer than the session", waited)
 			}
-			if _, err := blocker.ExecContext(t.Context(), texts[1]); err != nil {
-				t.Error(err)
-			}
+			_, err = blocker.ExecContext(t.Context(), texts[1])
+			assert.NoError(t, err)
 		})
 	}
 }

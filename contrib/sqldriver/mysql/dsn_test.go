@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -66,14 +69,10 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 func TestDSNSetsTheOptions(t *testing.T) {
 	c, err := Driver{}.OpenConnector("dlock:" + secret +
 		"/@tcp(db:3307)/locks?session_timeout=3s&max_connections=5&readTimeout=7s&tls=true&tls_ca=%2Fetc%2Fca.pem&tls_server_name=db1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := c.(*connector)
 	want := options{timeout: 3 * time.Second, connections: 5, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
-	if got.options != want {
-		t.Errorf("options %+v, want %+v", got.options, want)
-	}
+	assert.Equal(t, want, got.options)
 	if got.config.ReadTimeout != 7*time.Second || got.config.Passwd != secret+"/" || len(got.config.Params) != 0 {
 		t.Errorf("read timeout %v, variables of the server %v", got.config.ReadTimeout, got.config.Params)
 	}
@@ -84,9 +83,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 
 func TestConnectNamesTheFileThatIsWrong(t *testing.T) {
 	file := t.TempDir() + "/empty"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	escape := strings.NewReplacer("/", "%2F")
 	for params, want := range map[string]string{
 		"tls_ca=/no/such":                       "tls_ca: open /no/such",
@@ -99,13 +96,9 @@ func TestConnectNamesTheFileThatIsWrong(t *testing.T) {
 
 func TestNoValuePrintsThePassword(t *testing.T) {
 	c, err := Driver{}.OpenConnector("dlock:" + secret + "@tcp(db:3306)/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	st, err := newStore(c.(*connector))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, value := range []any{c, st} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 			if text := fmt.Sprintf(verb, value); strings.Contains(text, secret) {
@@ -118,9 +111,7 @@ func TestNoValuePrintsThePassword(t *testing.T) {
 func TestArgumentsStayInTheirLiterals(t *testing.T) {
 	got := callText("a`b", "dlock_x", []any{"'); DROP", []byte{0, '\\'}, int64(-7), true, hexArray{"'\"", "é"}, hexArray{}})
 	want := "CALL `a``b`.dlock_x(X'27293b2044524f50', X'005c', -7, true, '[\"2722\",\"c3a9\"]', '[]')"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 func TestVersions(t *testing.T) {

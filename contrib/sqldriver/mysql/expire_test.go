@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
@@ -14,9 +16,7 @@ import (
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
 	tx, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	lockRows(t, tx, text)
 	return tx
@@ -76,9 +76,7 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 			}
 			tx := begin(t, c, text)
 			want("ok", "none", "A7,A7")
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tx.Rollback())
 			want("ok", "none", "NULL")
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -201,11 +201,11 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	proxy := testenv.NewProxy(t, primary.Addr(), nil)
 	dsnAt := func(addr string) string { return primary.DSNAt(addr, database, "session_timeout=3s") }
 	require.NoError(t, opened(t, dsnAt(proxy.Addr())).Ping(t.Context()))
-	var holders sqltest.Holders
-	defer holders.Load(t, 8, "mysql", dsnAt(proxy.Addr()))()
+	var holders histories.Holders
+	defer holders.Load(t, 8, func() (*dlock.Client, error) { return dlock.Open("mysql", dsnAt(proxy.Addr())) })()
 	hold := func() { holders.CutOff(t, "mysql", primary.Addr(), dsnAt) }
 	for i := range *losses {
-		holders.Await(t, 20)
+		holders.Await(t)
 		kind := (i + rand.N(2)) % 3
 		if kind == 0 {
 			hold()
@@ -215,7 +215,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 		}
 		replica := primary.Replica(t)
 		replica.SQL(t, "", "STOP SLAVE")
-		holders.Await(t, 20)
+		holders.Await(t)
 		hold()
 		if kind == 1 {
 			primary.Kill()
@@ -231,9 +231,9 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 			continue
 		}
 		primary.SQL(t, "", "CHANGE MASTER TO master_host='127.0.0.1'")
-		holders.Await(t, 20)
+		holders.Await(t)
 		move(primary)
 		replica.Kill()
 	}
-	holders.Await(t, 20)
+	holders.Await(t)
 }

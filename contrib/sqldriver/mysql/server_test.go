@@ -1,12 +1,9 @@
 package mysql
 
 import (
-	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/url"
 	"os"
@@ -16,12 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -54,9 +52,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	})
 	t.Run("no server", func(t *testing.T) {
 		port, err := testenv.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		unavailable(t, server.DSNAt(testenv.Loopback(port), database), "connection refused")
 	})
 	t.Run("version", func(t *testing.T) {
@@ -77,68 +73,28 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	dsn := func(ca, name string) string {
 		return server.DSN(database, "session_timeout=10s", "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
 	}
-	if _, err := sqltest.Connect(t, Driver{}, dsn(certs.CA, "localhost")); err != nil {
-		t.Error(err)
-	}
+	_, err := sqltest.Connect(t, Driver{}, dsn(certs.CA, "localhost"))
+	assert.NoError(t, err)
 	refused(t, dsn(certs.OtherCA, "localhost"), "certificate")
 	refused(t, dsn(certs.CA, "other.example"), "certificate")
 	refused(t, server.DSN(database, "tls=true"), "certificate")
 }
 
-func TestSettingsOfTheServer(t *testing.T) {
-	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog"))
-	database := server.Database()
-	var log bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	t.Cleanup(func() { slog.SetDefault(before) })
-	logged := func(want ...string) {
-		t.Helper()
-		log.Reset()
-		if _, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s")); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Count(log.String(), "\n"); got != len(want) {
-			t.Errorf("%d lines, want %d:\n%s", got, len(want), &log)
-		}
-		for _, text := range want {
-			if !strings.Contains(log.String(), text) || !strings.Contains(log.String(), server.Addr()) {
-				t.Errorf("the log does not contain %q and the address:\n%s", text, &log)
-			}
-		}
-	}
-	logged()
-	server.SQL(t, "", "SET GLOBAL binlog_format = 'STATEMENT'")
-	refused(t, server.DSN(database, "session_timeout=10s"), "binlog_format STATEMENT")
-	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
-	unavailable(t, server.DSN(database, "session_timeout=10s"), "read_only ON")
-	server.SQL(t, "", "SET GLOBAL sql_select_limit = 0")
-	unavailable(t, server.DSN(database, "session_timeout=10s"), "read_only ON")
-	server.SQL(t, "", "SET GLOBAL read_only = 0")
-	logged()
-}
-
 func TestWeaknesses(t *testing.T) {
-	for want, settings := range map[string]map[string]string{
-		"the same member": {"wsrep_on": "ON"},
-	} {
-		if got := weaknesses(settings); len(got) != 1 || !strings.Contains(got[0].Text, want) {
-			t.Errorf("%v: %q", settings, got)
-		}
-	}
+	got := weaknesses(map[string]string{"wsrep_on": "ON"})
+	require.Len(t, got, 1)
+	assert.Contains(t, got[0].Text, "the same member")
 	for want, settings := range map[string]map[string]string{
 		"MySQL 8.0.28, and the driver needs 8.0.29":   {"version": "8.0.28"},
 		"MariaDB 10.5.9, and the driver needs 10.6.0": {"version": "10.5.9-MARIADB"},
 		"super_read_only 1":                           {"version": "8.4.0", "super_read_only": "1"},
 		"several primaries have":                      {"version": "8.4.0", "group_replication_single_primary_mode": "OFF"},
 	} {
-		if err := unusable(settings); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", settings, err)
-		}
+		err := unusable(settings)
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, strings.Contains(want, "read_only"), errors.Is(err, driver.ErrUnavailable), want)
 		for name := range settings {
-			if !strings.Contains(variables, "'"+name+"'") {
-				t.Errorf("the driver does not ask for %s", name)
-			}
+			assert.Contains(t, variables, "'"+name+"'")
 		}
 	}
 }
@@ -161,12 +117,9 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, "", "REVOKE ALL ON "+database+".* FROM "+user+"@'%';"+statements)
 	s, err := sqltest.Connect(t, Driver{}, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	assert.NoError(t, err)
 }
 
 func TestManyProcessesMayCreateTheTables(t *testing.T) {
@@ -175,9 +128,8 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			if _, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s")); err != nil {
-				t.Error(err)
-			}
+			_, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s"))
+			assert.NoError(t, err)
 		})
 	}
 	all.Wait()
@@ -187,9 +139,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 func openDB(t *testing.T, server *mysqltest.Server, database string, params ...string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", server.DSN(database, params...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -230,13 +180,9 @@ func TestExistingDatabase(t *testing.T) {
 			}
 			db := openDB(t, server, database, params)
 			c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second, EmptyIsNew: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			handOver(t, c)
-			if err := db.Ping(); err != nil {
-				t.Errorf("Close of the clients must leave the database open: %v", err)
-			}
+			assert.NoError(t, db.Ping(), "Close of the clients must leave the database open")
 			var mode string
 			var limit uint64
 			err = db.QueryRow("SELECT @@sql_mode, @@sql_select_limit LIMIT 1").Scan(&mode, &limit)
@@ -250,30 +196,22 @@ func TestExistingDatabase(t *testing.T) {
 		db := openDB(t, server, server.Database())
 		db.SetMaxOpenConns(2)
 		c, err := NewConnector(db, Options{EmptyIsNew: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "SetMaxOpenConns") {
-			t.Errorf("a database of two connections: %v", err)
-		}
+		require.NoError(t, err)
+		_, err = c.Connect(t.Context())
+		assert.ErrorContains(t, err, "SetMaxOpenConns")
 	})
 	t.Run("no free connection", func(t *testing.T) {
 		db := openDB(t, server, server.Database())
 		c, err := NewConnector(db, Options{SessionTimeout: time.Hour, EmptyIsNew: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sqltest.AllConnectionsInUse(t, db, c)
 	})
 	t.Run("Options.Database", func(t *testing.T) {
 		db := openDB(t, server, "")
 		c, err := NewConnector(db, Options{EmptyIsNew: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "set Options.Database") {
-			t.Errorf("connections without a database: %v", err)
-		}
+		require.NoError(t, err)
+		_, err = c.Connect(t.Context())
+		assert.ErrorContains(t, err, "set Options.Database")
 		if c, err = NewConnector(db, Options{Database: server.Database(), EmptyIsNew: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -287,9 +225,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	db := openDB(t, server, server.Database())
 	db.SetMaxIdleConns(-1) // each statement opens a connection
 	c, err := NewConnector(db, Options{SessionTimeout: 20 * time.Second, EmptyIsNew: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	handOver(t, c)
 }
 
@@ -300,32 +236,23 @@ func TestConnectionLeftInATransaction(t *testing.T) {
 	database := server.Database()
 	db := openDB(t, server, database)
 	c, err := NewConnector(db, Options{SessionTimeout: time.Hour, EmptyIsNew: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	server.SQL(t, database, "CREATE TABLE work (n int) ENGINE=InnoDB")
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, text := range []string{"START TRANSACTION", "INSERT INTO work VALUES (1)", callText(database, "dlock_append", []any{"s", int64(1), "q", "a-W-", "d"})} {
 		_, err = conn.ExecContext(t.Context(), text)
 	}
 	if err = markError(t.Context(), err); number(err) != 1568 || !isRefused(err) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := conn.ExecContext(t.Context(), "COMMIT"); err != nil {
-		t.Error(err)
-	}
+	_, err = conn.ExecContext(t.Context(), "COMMIT")
+	assert.NoError(t, err)
 	conn.Close()
-	if n := server.SQL(t, database, "SELECT COUNT(*) FROM work"); n != "1" {
-		t.Errorf("the transaction of the program has %s rows", n)
-	}
+	assert.Equal(t, "1", server.SQL(t, database, "SELECT COUNT(*) FROM work"))
 }
 
 func TestBadOptionsAreRefused(t *testing.T) {
@@ -335,28 +262,24 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
 		"Options.Grace":          {Grace: 5 * time.Second},
 	} {
-		if _, err := NewConnector(db, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, err := NewConnector(db, o)
+		assert.ErrorContains(t, err, want)
 	}
-	if _, err := NewConnector(nil, Options{}); err == nil {
-		t.Error("no error for a nil database")
-	}
+	_, err := NewConnector(nil, Options{})
+	assert.Error(t, err, "no error for a nil database")
 }
 
 func TestServerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	sqltest.KilledUnderLoad(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
-	sqltest.SaysWhyItEnded(t, server, "mysql", server.DSN(server.Database(), "session_timeout=3s"))
+	dsn := server.DSN(server.Database(), "session_timeout=3s")
+	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("mysql", dsn) })
 }
 
 func newSession(t *testing.T, c driver.Connector) *caseSession {
 	t.Helper()
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s.(*caseSession)
 }
@@ -364,23 +287,17 @@ func newSession(t *testing.T, c driver.Connector) *caseSession {
 func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return j
 }
 
 func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	t.Helper()
 	rows, err := tx.QueryContext(t.Context(), text, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for rows.Next() {
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(rows.Err(), rows.Close()))
 }
 
 // waits returns how many transactions wait for row locks. It does not read the
@@ -417,19 +334,6 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
-// A Create that reaches the server after the session has cancelled it must be
-// refused.
-func TestLateChangeIsRefused(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=1h")
-	s := newSession(t, c)
-	c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "1"}))
-	c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
-	nodes, err := s.List(t.Context(), "q")
-	if err != nil || len(nodes) > 0 {
-		t.Errorf("nodes %v, error %v", nodes, err)
-	}
-}
-
 // Cancel must wait for an append that is still running in the server. The test
 // blocks the append by locking the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
@@ -437,9 +341,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	s := newSession(t, c)
 	c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES ('q', 1, 1)")
 	blocker, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer blocker.Rollback()
 	lockRows(t, blocker, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	var all sync.WaitGroup
@@ -460,9 +362,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 			return waits(t, c.server) == "2"
 		}
 	})
-	if err := blocker.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, blocker.Rollback())
 	all.Wait()
 	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) > 0 {
 		t.Errorf("nodes %v, error %v", nodes, err)
@@ -478,25 +378,18 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 			s := newSession(t, c)
 			j := create(t, s, "q")
 			replacement, err := c.admin.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer replacement.Rollback()
 			for _, text := range []string{"UPDATE dlock_queue SET last = last + 1 WHERE name = 'q'",
 				"UPDATE dlock_node SET name = REPLACE(name, 'a-W-', 'a-R-') WHERE queue = 'q'"} {
-				if _, err := replacement.Exec(text); err != nil {
-					t.Fatal(err)
-				}
+				_, err := replacement.Exec(text)
+				require.NoError(t, err)
 			}
 			removed := make(chan error, 1)
 			go func() { removed <- s.Delete(t.Context(), "q", j.Place, why) }()
 			eventually(t, "the removal does not wait", func() bool { return waits(t, c.server) == "1" })
-			if err := replacement.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-removed; err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, replacement.Commit())
+			assert.NoError(t, <-removed)
 			if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) > 0 {
 				t.Errorf("nodes %v, error %v", nodes, err)
 			}
@@ -510,30 +403,11 @@ func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	blocker, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer blocker.Rollback()
 	lockRows(t, blocker, "SELECT * FROM dlock_session WHERE id = ? FOR UPDATE", s.ID())
-	if _, err := s.Store().Beat(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestChangeByHandIsNoticed(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=1h")
-	s := newSession(t, c)
-	w, err := s.Watch(t.Context(), "q", create(t, s, "q").Place)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	c.exec(t, "DELETE FROM dlock_node")
-	select {
-	case <-w.C:
-	case <-time.After(10 * time.Second):
-		t.Error("the watch goes on")
-	}
+	_, err = s.Store().Beat(t.Context())
+	assert.NoError(t, err)
 }
 
 // One connection sets the variable timestamp, so that the server's clock seems
@@ -556,20 +430,14 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 	c.exec(t, "DELETE FROM dlock_node")
 	c.exec(t, "CALL dlock_tidy()")
-	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
-		t.Errorf("%s queues are left of one that was used today", n)
-	}
+	assert.Equal(t, "1", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
 	appendOld()
 	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
 	c.exec(t, "CALL dlock_tidy()")
-	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "1" {
-		t.Errorf("%s queues are left of one with a node", n)
-	}
+	assert.Equal(t, "1", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
 	c.exec(t, "DELETE FROM dlock_node")
 	c.exec(t, "CALL dlock_tidy()")
-	if n := c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"); n != "0" {
-		t.Errorf("%s queues are left", n)
-	}
+	assert.Equal(t, "0", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
 	appendOld()
 }
 
@@ -591,30 +459,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names := c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(name ORDER BY name) FROM dlock_queue"); names != "held,new" {
-		t.Errorf("these queues have rows: %s", names)
-	}
-}
-
-// If the server's clock is set forward, a session learns with its next
-// heartbeat that it has ended, as documented.
-func TestClockSetForwardEndsSessions(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=8s")
-	s := newSession(t, c)
-	create(t, s, "q")
-	late := openDB(t, c.server, c.database, fmt.Sprint("timestamp=", time.Now().Add(time.Hour).Unix()))
-	var status string
-	if err := late.QueryRow("CALL dlock_expire()").Scan(&status); err != nil || status != "ok" {
-		t.Fatal(status, err)
-	}
-	select {
-	case <-s.Done():
-		if !errors.Is(s.Err(), sqlstore.ErrUnknownSession) {
-			t.Error(s.Err())
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the session lives on")
-	}
+	assert.Equal(t, "held,new", c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(name ORDER BY name) FROM dlock_queue"))
 }
 
 // Sessions must not see uncommitted changes even if their connections are set
@@ -624,22 +469,15 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	first := newSession(t, c)
 	held := create(t, first, "q")
 	connector, err := NewConnector(openDB(t, c.server, c.database, "tx_isolation=%27READ-UNCOMMITTED%27"), Options{EmptyIsNew: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := connector.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer second.Close()
 	remover, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer remover.Rollback()
-	if _, err := remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name); err != nil {
-		t.Fatal(err)
-	}
+	_, err = remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name)
+	require.NoError(t, err)
 	if j := create(t, second, "q"); !j.Known || len(j.Ahead) != 1 {
 		t.Errorf("the append sees %v ahead", j.Ahead)
 	}
@@ -660,13 +498,10 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	}
 	before := deadlocks()
 	other, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer other.Rollback()
-	if _, err := other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000")
+	require.NoError(t, err)
 	lockRows(t, other, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	created := make(chan error, 1)
 	go func() {
@@ -680,12 +515,8 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	if deadlocks() == before {
 		t.Error("there was no deadlock")
 	}
-	if err := other.Commit(); err != nil {
-		t.Error(err)
-	}
-	if err := <-created; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, other.Commit())
+	assert.NoError(t, <-created)
 	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) != 1 {
 		t.Errorf("nodes %v, error %v", nodes, err)
 	}
@@ -694,58 +525,22 @@ func TestDeadlockIsRepeated(t *testing.T) {
 // After many conflicts with other transactions, the store gives up with a
 // temporary error.
 func TestConflictsThatDoNotEnd(t *testing.T) {
-	c := newCounted(t, mysqltest.Shared(t))
-	session, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	s := c.sessions[0]
-	c.server.SQL(t, c.database, "DROP PROCEDURE dlock_append; "+
+	s := newCounted(t, mysqltest.Shared(t))
+	s.server.SQL(t, s.database, "DROP PROCEDURE dlock_append; "+
 		"CREATE PROCEDURE dlock_append(a TEXT, b BIGINT, c TEXT, d TEXT, e TEXT) SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213")
 	before := s.roundTrips()
-	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	if tries := s.roundTrips() - before; !errors.Is(err, driver.ErrUnavailable) || tries != maxTries {
 		t.Errorf("%d tries, error %v", tries, err)
 	}
-}
-
-// An operator may interrupt the append after its commit. The session must then
-// remove the new node.
-func TestAppendThatWasInterruptedLeavesNothing(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=1h")
-	s := newSession(t, c)
-	s.requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
-		err := send(ctx)
-		if method == "Create" {
-			err = markError(ctx, &mysql.MySQLError{Number: 1317, Message: "Query execution was interrupted"})
-		}
-		return err
-	})
-	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("error %v", err)
-	}
-	eventually(t, "the node is still there", func() bool {
-		nodes, err := s.List(t.Context(), "q")
-		return err == nil && len(nodes) == 0
-	})
 }
 
 // database/sql sends a statement again if the client claims that it was not
 // sent. Here the append was sent and only the reply is lost, so the append must
 // not be sent again.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
-	c := newCounted(t, mysqltest.Shared(t))
-	session, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	s := c.sessions[0]
-	if j := create(t, s, "other"); j.Token == 0 {
-		t.Fatal("no token")
-	}
+	s := newCounted(t, mysqltest.Shared(t))
+	create(t, s, "other") // opens a connection
 	before := s.roundTrips()
 	s.proxy.CutOneWay(testenv.ToClient)
 	failed := make(chan error, 1)
@@ -754,27 +549,21 @@ func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 		failed <- err
 	}()
 	eventually(t, "the append does not arrive", func() bool {
-		return c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue WHERE name = 'q'") == "1"
+		return s.server.SQL(t, s.database, "SELECT COUNT(*) FROM dlock_queue WHERE name = 'q'") == "1"
 	})
 	s.proxy.DropConnections()
 	s.proxy.Heal()
-	if err := <-failed; !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorIs(t, <-failed, driver.ErrUnavailable)
 	eventually(t, "the node is still there", func() bool {
-		return c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_node WHERE queue = 'q'") == "0"
+		return s.server.SQL(t, s.database, "SELECT COUNT(*) FROM dlock_node WHERE queue = 'q'") == "0"
 	})
-	if n := s.roundTrips() - before; n != 3 {
-		t.Errorf("%d queries, want 3: the append, the setting of a new connection, and the cancellation", n)
-	}
+	assert.Equal(t, 3, s.roundTrips()-before)
 }
 
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := mysqltest.Shared(t)
 	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=8s", "max_connections=3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Close()
 	var tokens sync.Map
 	var all sync.WaitGroup
@@ -801,9 +590,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	}
 	fill := func(user string) (empty func()) {
 		db, err := sql.Open("mysql", strings.Replace(server.DSN(database), "dlock:", user+":", 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var taken []*sql.Conn
 		for range 20 {
 			c, err := db.Conn(t.Context())
@@ -833,9 +620,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 
 func TestStatementsOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operate/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(text), "### MySQL and MariaDB\n")
 	blocks := strings.Split(section, "```")
 	statements := strings.TrimPrefix(blocks[1], "sql") + strings.TrimPrefix(blocks[3], "sql")
@@ -849,9 +634,7 @@ func TestStatementsOfTheDocumentation(t *testing.T) {
 		!strings.HasPrefix(lines[1], s.ID()+"\t3") || lines[2] != "ok" {
 		t.Errorf("the statements\n%s\nprint\n%s", run, out)
 	}
-	if n := c.server.SQL(t, c.database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_session) + (SELECT COUNT(*) FROM dlock_lease)"); n != "0" {
-		t.Errorf("%s rows are left", n)
-	}
+	assert.Equal(t, "0", c.server.SQL(t, c.database, "SELECT (SELECT COUNT(*) FROM dlock_node) + (SELECT COUNT(*) FROM dlock_session) + (SELECT COUNT(*) FROM dlock_lease)"))
 }
 
 func TestConnectionsAtRest(t *testing.T) {
@@ -859,16 +642,12 @@ func TestConnectionsAtRest(t *testing.T) {
 	database := server.Database()
 	sqltest.ConnectionsAtRest(t, func() *dlock.Client {
 		client, err := dlock.Open("mysql", server.DSN(database, "session_timeout=4s"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
 		return client
 	}, func() int {
 		n, err := strconv.Atoi(server.SQL(t, "", "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '"+database+"'"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
@@ -41,19 +43,13 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-func TestACallerThatLeavesClosesNoConnection(t *testing.T) { sqltest.LeavingCallers(t, connectSilent) }
-
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.(*connector).config.DialFunc = silence.Dial
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -61,9 +57,7 @@ func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 func TestConnectingHasATimeLimit(t *testing.T) {
 	sqltest.SilentConnect(t, func(ctx context.Context, dial sqltest.Dial) error {
 		c, err := Driver{}.OpenConnector("dlock@tcp(127.0.0.1)/locks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.(*connector).config.DialFunc = dial
 		_, err = c.Connect(ctx)
 		return err
@@ -73,9 +67,7 @@ func TestConnectingHasATimeLimit(t *testing.T) {
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	connect := func(ctx context.Context, dsn string, dial sqltest.Dial) error {
 		c, err := Driver{}.OpenConnector(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.(*connector).config.DialFunc = dial
 		_, err = c.Connect(ctx)
 		return err
@@ -119,9 +111,7 @@ func (c *losingConn) Write(b []byte) (int, error) {
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var armed atomic.Bool
 	c.(*connector).config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var dialer net.Dialer
@@ -133,12 +123,9 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 		return &endlessConn{Conn: conn, armed: &armed}, nil
 	}
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.List(t.Context(), "queue"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = s.List(t.Context(), "queue")
+	require.NoError(t, err)
 	armed.Store(true)
 	listed := make(chan error, 1)
 	go func() {
@@ -147,15 +134,11 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	}()
 	select {
 	case err := <-listed:
-		if !errors.Is(err, driver.ErrUnavailable) {
-			t.Fatalf("List returned %v, expected an error that may pass", err)
-		}
+		require.ErrorIs(t, err, driver.ErrUnavailable)
 	case <-time.After(60 * time.Second):
 		t.Fatal("List waits for the end of a reply that never comes")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 }
 
 // endlessConn withholds, once armed is set, the packet that ends the reply to

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -13,9 +16,7 @@ import (
 func checked(t *testing.T, dsn string) doctortest.Findings {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return doctortest.Run(t, c)
 }
 
@@ -24,9 +25,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	schema := server.Schema()
 	checked(t, server.DSN("schema="+schema)).Has(t, driver.OK, "room for", "")
 	left := server.SQL(t, "SELECT (SELECT count(*) FROM "+schema+".node) + (SELECT count(*) FROM "+schema+".queue) + (SELECT count(*) FROM "+schema+".session)")
-	if left != "0" {
-		t.Errorf("%s rows stay", left)
-	}
+	assert.Equal(t, "0", left)
 	server.SQL(t, "SELECT setval('"+schema+".counter', 950000000000000000)")
 	checked(t, server.DSN("schema="+schema)).Has(t, driver.Warning, schema+".counter has room for 4999999999999999", "another schema")
 }

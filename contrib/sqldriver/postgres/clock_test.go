@@ -7,9 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -21,9 +25,7 @@ func withClock(t *testing.T) (server *pgtest.Server, client func(params ...strin
 	server = pgtest.Start(t, pgtest.WithClock())
 	return server, func(params ...string) *dlock.Client {
 		c, err := dlock.Open("postgres", server.DSN(params...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -32,9 +34,7 @@ func withClock(t *testing.T) (server *pgtest.Server, client func(params ...strin
 func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 	t.Helper()
 	l, err := c.RWMutex("q").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -42,7 +42,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 // one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server, client := withClock(t)
-	var holders sqltest.Holders
+	var holders histories.Holders
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
@@ -63,10 +63,10 @@ func TestAStepBackUnderLoad(t *testing.T) {
 		})
 	}
 	for step := range 4 {
-		holders.Await(t, 20)
+		holders.Await(t)
 		server.SetClock(-time.Duration(step) * time.Hour)
 	}
-	holders.Await(t, 20)
+	holders.Await(t)
 	cancel()
 	all.Wait()
 }
@@ -105,12 +105,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	heal := sessions[0].(*caseSession).network.Cut()
 	stepForward(t, server, c.schema)
 	join(1)
-	if n := len(places[1].Ahead); n != 0 {
-		t.Errorf("%d nodes are ahead of the next contender", n)
-	}
-	if err := errors.Join(sessions[0].Err(), sessions[1].Err()); err != nil {
-		t.Errorf("one of the two holders knows of a loss: %v", err)
-	}
+	assert.Equal(t, 0, len(places[1].Ahead))
+	assert.NoError(t, errors.Join(sessions[0].Err(), sessions[1].Err()), "one of the two holders knows of a loss")
 	if places[1].Token <= places[0].Token {
 		t.Errorf("token %d after %d", places[1].Token, places[0].Token)
 	}
@@ -120,12 +116,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 			t.Error("the delete of the first holder succeeded")
 		}
 	}
-	if err := sessions[0].Err(); !errors.Is(err, driver.ErrSessionEnded) {
-		t.Errorf("the session of the first holder: %v", err)
-	}
-	if err := sessions[1].Delete(t.Context(), "q", places[1].Place, driver.Released); err != nil {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, sessions[0].Err(), driver.ErrSessionEnded)
+	assert.NoError(t, sessions[1].Delete(t.Context(), "q", places[1].Place, driver.Released))
 }
 
 // A holder that makes no request must learn of the loss by a notice or from its
@@ -142,10 +134,6 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	}
 	server.SetClock(0)
 	next := mustLock(t, client())
-	if next.Token() <= holder.Token() {
-		t.Errorf("token %d after %d", next.Token(), holder.Token())
-	}
-	if err := next.Unlock(); err != nil {
-		t.Error(err)
-	}
+	assert.Greater(t, next.Token(), holder.Token())
+	assert.NoError(t, next.Unlock())
 }

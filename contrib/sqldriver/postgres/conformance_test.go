@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/dlocktest/hooks"
@@ -81,9 +84,7 @@ type caseSession struct {
 func newSession(t *testing.T, c *caseStore) *caseSession {
 	t.Helper()
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s.(*caseSession)
 }
@@ -98,9 +99,7 @@ func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore
 	c := &caseStore{t: t, server: server, schema: server.Schema()}
 	c.params = append([]string{"session_timeout=" + conformanceTimeout.String(), "schema=" + c.schema}, params...)
 	db, err := sql.Open("pgx", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.admin = db
 	t.Cleanup(func() { db.Close() })
 	return c
@@ -137,9 +136,7 @@ func (c *caseStore) Check(ctx context.Context) ([]driver.Finding, error) {
 
 func (c *caseStore) connector() *connector {
 	inner, err := Driver{}.OpenConnector(c.server.DSN(c.params...))
-	if err != nil {
-		c.t.Error(err)
-	}
+	assert.NoError(c.t, err)
 	return inner.(*connector)
 }
 

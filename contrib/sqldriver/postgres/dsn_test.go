@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
@@ -57,14 +60,10 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 func TestDSNSetsTheOptions(t *testing.T) {
 	c, err := Driver{}.OpenConnector("postgres://dlock:" + secret +
 		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&notify=false&application_name=shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := c.(*connector)
 	want := options{timeout: 3 * time.Second, schema: "jobs", connections: 5}
-	if got.options != want {
-		t.Errorf("options %+v, want %+v", got.options, want)
-	}
+	assert.Equal(t, want, got.options)
 	if p := got.config.RuntimeParams; p["application_name"] != "shop" || p["client_encoding"] != "UTF8" || len(p) != 2 {
 		t.Errorf("the server gets the parameters %v", got.config.RuntimeParams)
 	}
@@ -75,9 +74,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 
 func TestNoValuePrintsThePassword(t *testing.T) {
 	c, err := Driver{}.OpenConnector("postgres://dlock:" + secret + "@db/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	st := newStore(c.(*connector))
 	for _, value := range []any{c, st} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {

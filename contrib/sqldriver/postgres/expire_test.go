@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"database/sql"
-	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
@@ -14,13 +16,10 @@ import (
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
 	tx, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { tx.Rollback() })
-	if _, err := tx.Exec(inSchema(text, c.schema)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tx.Exec(inSchema(text, c.schema))
+	require.NoError(t, err)
 	return tx
 }
 
@@ -65,9 +64,7 @@ func newDeadSessions(t *testing.T) *caseStore {
 
 func (c *caseStore) expire(t *testing.T) (ended bool) {
 	t.Helper()
-	if err := c.admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended))
 	return ended
 }
 
@@ -95,18 +92,12 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 			if first, second := c.expire(t), c.expire(t); !first || second {
 				t.Errorf("the first call ends a session: %v, the second one: %v", first, second)
 			}
-			if got := c.owners(t); got != "A7 A7" {
-				t.Errorf("nodes of %q are left", got)
-			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
+			assert.Equal(t, "A7 A7", c.owners(t))
+			require.NoError(t, tx.Rollback())
 			if first, second := c.expire(t), c.expire(t); !first || second {
 				t.Errorf("without the lock, the first call ends a session: %v, the second one: %v", first, second)
 			}
-			if got := c.owners(t); got != "" {
-				t.Errorf("nodes of %q are left", got)
-			}
+			assert.Equal(t, "", c.owners(t))
 		})
 	}
 }
@@ -137,11 +128,7 @@ func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.exec(t, "SELECT dlock.end_session($1)", s.ID())
-	if err := s.Delete(t.Context(), "q", j.Place, driver.Released); !errors.Is(err, driver.ErrSessionEnded) {
-		t.Errorf("Delete returned %v, expected ErrSessionEnded", err)
-	}
+	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrSessionEnded)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -184,24 +184,24 @@ func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
 	dsnAt := func(addr string) string { return primary.DSNAt(addr, "session_timeout=3s") }
-	var holders sqltest.Holders
+	var holders histories.Holders
 	opened(t, dsnAt(primary.Addr())).Ping(t.Context())
 	for i := range *losses {
 		standby := primary.Standby(t)
-		stop := holders.Load(t, 8, "postgres", dsnAt(primary.Addr()+","+standby.Addr()))
-		holders.Await(t, 20)
+		stop := holders.Load(t, 8, func() (*dlock.Client, error) { return dlock.Open("postgres", dsnAt(primary.Addr()+","+standby.Addr())) })
+		holders.Await(t)
 		stopReplication(t, standby)
-		holders.Await(t, 20)
+		holders.Await(t)
 		holders.CutOff(t, "postgres", primary.Addr(), dsnAt)
 		primary.Kill()
 		if i%3 == 2 { // which loses nothing
 			primary.Restart()
-			holders.Await(t, 20)
+			holders.Await(t)
 			holders.CutOff(t, "postgres", primary.Addr(), dsnAt)
 			primary.Kill()
 		}
 		standby.Promote(t)
-		holders.Await(t, 20)
+		holders.Await(t)
 		stop()
 		primary = standby
 	}

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -14,21 +17,15 @@ func TestAForgedNoticeReleasesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	holder, waiter := newSession(t, c), newSession(t, c)
 	held, err := create(t, holder, "held")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own, err := create(t, waiter, "own")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	channel, guest := c.server.SQL(t, "SELECT "+c.schema+".channel('q')"), c.schema+"_guest"
 	c.server.SQL(t, "CREATE ROLE "+guest)
 	notice := "r\n" + held.Name + "\nq"
 	for _, payload := range []string{notice, notice + "\n", notice + "\n" + strings.Repeat("0", 32)} {
 		w, err := waiter.Watch(t.Context(), "q", own.Place, held.Node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.server.SQL(t, fmt.Sprintf("SET ROLE %s; NOTIFY %s, '%s'", guest, channel, payload))
 		select {
 		case why, open := <-w.C: // it ends, so that the waiter looks
@@ -40,7 +37,5 @@ func TestAForgedNoticeReleasesNothing(t *testing.T) {
 		}
 		w.Stop()
 	}
-	if err := holder.Delete(t.Context(), "q", held.Place, driver.Released); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, holder.Delete(t.Context(), "q", held.Place, driver.Released))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -19,9 +21,7 @@ import (
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=12s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var hangs atomic.Bool
 	dialing := make(chan struct{})
 	dialed := sync.OnceFunc(func() { close(dialing) })
@@ -36,18 +36,12 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 		return dial(ctx, network, addr)
 	}
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	db, err := s.(*session.Session).Store().(*store).DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	release := takeConnections(t, db)
 	hangs.Store(true)
 	go func() {
@@ -57,9 +51,7 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	w, err := s.Watch(ctx, "q", j.Place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.Stop()
 	select {
 	case <-dialing:
@@ -76,9 +68,7 @@ func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	var taken []*sql.Conn
 	for len(taken) < 4 || db.Stats().Idle > 0 {
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		taken = append(taken, c)
 	}
 	return func() {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 )
@@ -15,9 +17,8 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s := newSession(t, c)
 	s.requests.Lose(faults.OpCreate, true)
-	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"}); err == nil {
-		t.Fatal("no error")
-	}
+	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.Error(t, err, "no error")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		nodes, err := s.List(t.Context(), "q")
 		if err == nil && len(nodes) == 0 {
@@ -85,9 +86,7 @@ func outliveTheWait(t *testing.T) error {
 	if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) != 1 {
 		return fmt.Errorf("nodes %v, error %w", nodes, err)
 	}
-	if err := operator.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, operator.Rollback())
 	for nodes, err := s.List(t.Context(), "q"); len(nodes) > 0 || err != nil; nodes, err = s.List(t.Context(), "q") {
 		if err != nil {
 			return err

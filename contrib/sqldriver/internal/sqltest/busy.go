@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -17,15 +20,11 @@ func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 	t.Helper()
 	db.SetMaxOpenConns(3)
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var taken []*sql.Conn
 	for range 3 {
 		conn, err := db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		taken = append(taken, conn)
 	}
 	for what, request := range map[string]func(context.Context) error{
@@ -46,11 +45,7 @@ func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 		}
 	}
 	for _, conn := range taken {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, conn.Close())
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.Close())
 }

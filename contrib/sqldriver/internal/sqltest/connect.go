@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -15,9 +18,7 @@ import (
 func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
 	t.Helper()
 	c, err := d.OpenConnector(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	s, err := c.Connect(ctx)
@@ -52,9 +53,7 @@ func (want Refusal) check(t testing.TB, err error) {
 		t.Errorf("errors.Is(%q, ErrUnavailable) is %v", err, !want.Unavailable)
 	}
 	for _, text := range want.Texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the error %q does not contain %q", err, text)
-		}
+		assert.Contains(t, err.Error(), text)
 	}
 	for _, secret := range want.Secrets {
 		if strings.Contains(err.Error(), secret) {

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
@@ -37,9 +40,7 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	nodes := func(queue string) int {
 		t.Helper()
 		info, err := client.RWMutex(queue).Queue(within)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return len(info)
 	}
 	first, second := connect(t, d.Connector, "locked", "first"), connect(t, d.Connector, "second")
@@ -51,9 +52,7 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	defer d.CutOff(second)()
 
 	l, err := client.RWMutex("second").Lock(within)
-	if err != nil {
-		t.Fatalf("the lock of the second session: %v", err)
-	}
+	require.NoError(t, err, "the lock of the second session")
 	Unlock(t, l)
 	if a, b := nodes("locked"), nodes("first"); a != 1 || b != 1 {
 		t.Errorf("the first session has %d and %d nodes while its rows are locked", a, b)
@@ -70,22 +69,17 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && within.Err() == nil; {
 		_, err = inner.Store().Beat(within)
 	}
-	if !errors.Is(err, sqlstore.ErrUnknownSession) {
-		t.Errorf("a late heartbeat of the first session: %v", err)
-	}
+	assert.ErrorIs(t, err, sqlstore.ErrUnknownSession)
 }
 
 func connect(t *testing.T, c driver.Connector, queues ...string) driver.Session {
 	t.Helper()
 	s, err := c.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	for _, queue := range queues {
-		if _, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+		require.NoError(t, err)
 	}
 	return s
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 )
 
@@ -34,9 +36,7 @@ func ConnectionsAtRest(t *testing.T, open func() *dlock.Client, count func() int
 	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if queued < clients {
 			nodes, err := m.Queue(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			queued = len(nodes)
 		} else if count() <= clients {
 			return

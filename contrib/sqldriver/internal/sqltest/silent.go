@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -23,8 +26,6 @@ type Silence struct {
 	mu    sync.Mutex
 	texts []string      // guarded by mu
 	conns []*silentConn // guarded by mu
-
-	wrote atomic.Pointer[context.CancelFunc] // called for each write, if not nil
 }
 
 // Begin makes the next connection that sends the first text fall silent, so
@@ -46,13 +47,6 @@ func (s *Silence) begins(b []byte) bool {
 	}
 	s.texts = s.texts[1:]
 	return true
-}
-
-// dials returns the number of connections opened so far.
-func (s *Silence) dials() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
 }
 
 func (s *Silence) left() int {
@@ -102,11 +96,7 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	if c.silent.Load() {
 		return len(b), nil
 	}
-	n, err := c.Conn.Write(b)
-	if wrote := c.silence.wrote.Load(); wrote != nil {
-		(*wrote)()
-	}
-	return n, err
+	return c.Conn.Write(b)
 }
 
 // Connecting begins a session whose connections are opened by
@@ -168,9 +158,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			silence := new(Silence)
 			s := connect(t, silence)
 			own, err := s.Create(t.Context(), "queue", driver.NodeSpec{Prefix: "a-W-", Data: []byte("own")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			silence.Begin(sent("queue"))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -179,9 +167,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			} else if errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("the error says that a deadline of the caller has passed: %v", err)
 			}
-			if err := s.Err(); err != nil {
-				t.Fatalf("the session has ended: %v", err)
-			}
+			require.NoError(t, s.Err(), "the session has ended")
 			if silence.left() > 0 {
 				t.Fatal("no connection was silent")
 			}
@@ -224,9 +210,7 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 			s := connect(t, silence)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := prepare(ctx, silence, s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, prepare(ctx, silence, s))
 			for {
 				nodes, err := s.List(ctx, "queue")
 				if err == nil && len(nodes) == 0 && silence.left() == 0 {
@@ -249,9 +233,8 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				if _, err := s.List(t.Context(), "queue"); err != nil {
-					t.Error(err)
-				}
+				_, err := s.List(t.Context(), "queue")
+				assert.NoError(t, err)
 			})
 		}
 		all.Wait()
@@ -271,9 +254,7 @@ type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
 	t.Helper()
 	server, err := testenv.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Close()
 	addr := server.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -72,45 +71,5 @@ func TestRefusedSeesEachDifference(t *testing.T) {
 				t.Error("no error is returned")
 			}
 		})
-	}
-}
-
-func TestHoldersSeeASecondHolderAndATokenThatDoesNotRise(t *testing.T) {
-	client, err := dlock.Open("mem", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	lock := func(name string) *dlock.Lock {
-		l, err := client.RWMutex(name).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	var h Holders
-	first := lock("q")
-	expect(t, "", func(r testing.TB) { h.Work(r, first) })
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	second := lock("q")
-	expect(t, "", func(r testing.TB) { h.Work(r, second) })
-	expect(t, "token", func(r testing.TB) { h.Work(r, second) })
-	other := lock("other")
-	h.holder, h.last = other, 0
-	expect(t, "two holders at once", func(r testing.TB) { h.Work(r, second) })
-	if err := other.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	h.holder, h.last = other, 0 // other's Work has not ended, but its lock was released
-	expect(t, "", func(r testing.TB) { h.Work(r, second) })
-	if err := second.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	// This lock was released, so Work checks nothing.
-	expect(t, "", func(r testing.TB) { h.Work(r, second) })
-	if n := h.grants.Load(); n != 6 {
-		t.Errorf("%d grants are counted, want 6", n)
 	}
 }
