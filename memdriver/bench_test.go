@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 )
@@ -13,9 +16,7 @@ import (
 func benchSession(b *testing.B, st *memdriver.Store) driver.Session {
 	b.Helper()
 	s, err := st.Connect(context.Background())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -26,9 +27,7 @@ func createDelete(b *testing.B, s driver.Session, queue string) {
 		b.Error(err)
 		return
 	}
-	if err := s.Delete(context.Background(), queue, p.Place, driver.Changed); err != nil {
-		b.Error(err)
-	}
+	assert.NoError(b, s.Delete(context.Background(), queue, p.Place, driver.Changed))
 }
 
 func BenchmarkCreateDelete(b *testing.B) {
@@ -68,15 +67,11 @@ func BenchmarkCreateDeleteBehind10000(b *testing.B) {
 func BenchmarkWatch(b *testing.B) {
 	s := benchSession(b, memdriver.New())
 	p, err := s.Create(context.Background(), "stock/42", newNode)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		w, err := s.Watch(context.Background(), "stock/42", p.Place)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		w.Stop()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -52,9 +54,7 @@ func TestConformance(t *testing.T) {
 			c.(recorder).Faults().RemoveNode(queue, name)
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			if err := c.(recorder).Faults().PutNode(queue, name, data); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.(recorder).Faults().PutNode(queue, name, data))
 		},
 	})
 }

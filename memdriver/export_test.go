@@ -3,6 +3,8 @@ package memdriver
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -11,8 +13,6 @@ import (
 func ConnectorOf(t *testing.T, st *Store, query string) driver.Connector {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return connector{store: st, timeout: c.(connector).timeout}
 }

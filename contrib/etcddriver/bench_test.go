@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -151,9 +152,7 @@ func BenchmarkDrain(b *testing.B) {
 					if err == nil {
 						err = unlock()
 					}
-					if err != nil {
-						b.Error(err)
-					}
+					assert.NoError(b, err)
 				})
 			}
 			eventually(b, func() bool {
@@ -198,9 +197,7 @@ func contend(b *testing.B, contenders []locker, d time.Duration) round {
 				}
 				longest[i] = max(longest[i], time.Since(asked))
 				counts[i]++
-				if err := unlock(); err != nil {
-					b.Error(err)
-				}
+				assert.NoError(b, unlock())
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package etcddriver
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -202,17 +201,6 @@ func TestASessionStopsFollowingAQueueThatItDoesNotUse(t *testing.T) {
 	require.Equal(t, 1, s.followed(), "a watch was open a moment ago")
 	l.stopUnused(within(t), 0)
 	require.Zero(t, s.followed())
-
-	first, second, w := pair(t, s, "q") // follows the queue again
-	require.NoError(t, s.Delete(within(t), "q", first.Place, driver.Released))
-	select {
-	case cause := <-w.C:
-		require.Equal(t, driver.Released, cause)
-	case <-time.After(60 * time.Second):
-		t.Fatal("no news")
-	}
-	require.NoError(t, s.Delete(within(t), "q", second.Place, driver.Changed))
-	ended(t, w)
 }
 
 func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -109,9 +111,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 			c.(behindFaults).store.Faults().RemoveNode(queue, name)
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
-			if err := c.(behindFaults).store.Faults().PutNode(queue, name, data); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.(behindFaults).store.Faults().PutNode(queue, name, data))
 		},
 	}
 }

@@ -299,39 +299,6 @@ func TestSessionMayEndAsSoonAsItIsMade(t *testing.T) {
 	})
 }
 
-func TestDroppedWatchesAreFreedInTheStore(t *testing.T) {
-	for _, c := range []struct {
-		op    faults.Op
-		stage faults.Stage
-		fault faults.Fault
-	}{
-		{faults.OpWatch, faults.StageRequest, faults.Fault{EndWatchAfter: time.Second}},
-		{faults.OpWatch, faults.StageReply, faults.Fault{Lose: true}},
-		{faults.OpCreate, faults.StageRequest, faults.Fault{EndWatchAfter: time.Second}},
-		{faults.OpCreate, faults.StageReply, faults.Fault{Lose: true}},
-		{faults.OpCreate, faults.StageReply, faults.Fault{DropWatch: true}},
-	} {
-		first := func(ahead []driver.Node) int { return len(ahead) - 1 }
-		inBubble(t, on(c.stage, c.op, c.fault), func(t *testing.T, w *faultyWorld) {
-			n := newNode()
-			ahead := w.create(w.eyes)
-			if c.op == faults.OpCreate {
-				n.Predecessor = first
-			}
-			s := w.session()
-			j, err := s.Create(t.Context(), "q", n)
-			if c.op == faults.OpWatch {
-				require.NoError(t, err)
-				_, err = s.Watch(t.Context(), "q", j.Place, ahead.Node)
-			}
-			assert.Equal(t, c.fault.Lose, errors.Is(err, driver.ErrUnavailable), "%v", err)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			assert.Zero(t, w.store.Stats().Watches, "%v %v", c.op, c.fault)
-		})
-	}
-}
-
 func TestCloseEndsRequestsOnTheirWay(t *testing.T) {
 	keep := func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op != faults.OpConnect {

@@ -1,7 +1,6 @@
 package watches_test
 
 import (
-	"errors"
 	"sync"
 	"testing"
 
@@ -71,17 +70,6 @@ func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
 	}
 }
 
-func TestAPlaceWithoutATokenIsTheNodeWithItsName(t *testing.T) {
-	var s watches.Set
-	p := place(3)
-	p.Token, p.Epoch = 0, 0
-	w := s.Arm("q", p)
-	look(t, &s, nil, place(3))
-	assert.Equal(t, open, receive(w))
-	look(t, &s, nil, place(2))
-	assert.Equal(t, ended, receive(w))
-}
-
 func TestALookIgnoresWatchesThatWereArmedLater(t *testing.T) {
 	var s watches.Set
 	older := s.Arm("q", place(1))
@@ -124,22 +112,6 @@ func TestALookThatFindsARelease(t *testing.T) {
 	}
 }
 
-func TestAListThatFailsEndsNothing(t *testing.T) {
-	var s watches.Set
-	w := s.Arm("q", place(1))
-	failed := errors.New("failed")
-	err := s.Look("q", func() ([]driver.Place, any, error) { return nil, nil, failed })
-	assert.Equal(t, failed, err)
-	assert.Equal(t, open, receive(w))
-}
-
-func TestALookConcernsOneQueue(t *testing.T) {
-	var s watches.Set
-	w := s.Arm("p", place(1))
-	look(t, &s, nil)
-	assert.Equal(t, open, receive(w))
-}
-
 func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		armed, seen any
@@ -162,49 +134,6 @@ func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
 	}
 }
 
-func TestAWatchGoesOnForItsOwnNodeAfterReleased(t *testing.T) {
-	var s watches.Set
-	w := s.Arm("q", place(3), place(1).Node, place(2).Node)
-	s.Gone("q", place(2).Node, driver.Released)
-	assert.Equal(t, released, receive(w))
-
-	s.Gone("q", place(1).Node, driver.Changed)
-	s.Gone("q", place(1).Node, driver.Released)
-	look(t, &s, nil, place(3))
-	assert.Equal(t, open, receive(w), "the nodes ahead are not watched any more")
-
-	s.Gone("q", place(3).Node, driver.Released)
-	assert.Equal(t, ended, receive(w))
-}
-
-func TestGoneEndsAWatchUnlessANodeAheadWasReleased(t *testing.T) {
-	older := place(1).Node
-	older.Epoch = 0
-	for name, c := range map[string]struct {
-		node driver.Node
-		why  driver.Cause
-		want reports
-	}{
-		"the own node":                  {place(2).Node, driver.Changed, ended},
-		"the own node was released":     {place(2).Node, driver.Released, ended},
-		"a node ahead":                  {place(1).Node, driver.Changed, ended},
-		"a node ahead was released":     {place(1).Node, driver.Released, released},
-		"a node ahead of another epoch": {older, driver.Released, ended},
-		"a node behind":                 {place(4).Node, driver.Released, open},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var s watches.Set
-			w := s.Arm("q", place(2), place(1).Node)
-			other := s.Arm("p", place(2), place(1).Node)
-			whole := s.ArmQueue("q", nil)
-			s.Gone("q", c.node, c.why)
-			assert.Equal(t, c.want, receive(w))
-			assert.Equal(t, open, receive(other))
-			assert.Equal(t, ended, receive(whole))
-		})
-	}
-}
-
 func TestNoticesAreReceivedInOrder(t *testing.T) {
 	var s watches.Set
 	w := s.Arm("q", place(2), place(1).Node)
@@ -216,15 +145,6 @@ func TestNoticesAreReceivedInOrder(t *testing.T) {
 	s.Gone("q", place(1).Node, driver.Released)
 	s.Gone("q", place(2).Node, driver.Changed)
 	assert.Equal(t, reports{released: true, ended: true}, receive(w))
-}
-
-func TestChangedEndsWatchesOfTheWholeQueue(t *testing.T) {
-	var s watches.Set
-	whole, other, w := s.ArmQueue("q", nil), s.ArmQueue("p", nil), s.Arm("q", place(1))
-	s.Changed("q")
-	assert.Equal(t, ended, receive(whole))
-	assert.Equal(t, open, receive(other))
-	assert.Equal(t, open, receive(w))
 }
 
 func TestStopRemovesAWatch(t *testing.T) {
@@ -248,23 +168,6 @@ func TestStopRemovesAWatch(t *testing.T) {
 	assert.Equal(t, ended, receive(stays))
 	assert.Empty(t, s.Queues())
 	stays.Stop()
-}
-
-func TestEveryWatchEndsWithTheSession(t *testing.T) {
-	var s watches.Set
-	w, whole := s.Arm("q", place(2), place(1).Node), s.ArmQueue("p", 1)
-	s.Gone("q", place(1).Node, driver.Released)
-	s.End()
-	assert.Equal(t, reports{released: true, ended: true}, receive(w))
-	assert.Equal(t, ended, receive(whole))
-	assert.Equal(t, ended, receive(s.Arm("q", place(2))))
-	assert.Equal(t, ended, receive(s.ArmQueue("q", 1)))
-	w.Stop()
-	s.End()
-	s.Gone("q", place(2).Node, driver.Changed)
-	s.Changed("q")
-	look(t, &s, 2)
-	assert.Empty(t, s.Queues())
 }
 
 func TestEndedHasEnded(t *testing.T) {

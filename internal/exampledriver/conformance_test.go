@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
@@ -28,9 +31,7 @@ func TestConformance(t *testing.T) {
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityAhead},
 		Drop: func(t *testing.T, s driver.Session) {
 			d := memberOf(s).store
-			if err := os.Remove(d.path(memberOf(s).id)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(d.path(memberOf(s).id)))
 			operate(t, d, func(*state) {})
 		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
@@ -66,9 +67,7 @@ func operate(t *testing.T, d store, f func(*state)) {
 		f(st)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // faulty is a connector whose sessions have faults.
@@ -77,9 +76,7 @@ type faulty struct{ connector }
 func newStore(t *testing.T) driver.Connector {
 	dir := directory(t)
 	c, err := Driver{}.OpenConnector(dir + "?session_timeout=" + conformanceTimeout.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return faulty{c.(connector)}
 }
 
@@ -91,9 +88,7 @@ func directory(t *testing.T) string {
 		return t.TempDir()
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, os.RemoveAll(dir))
 	})
 	return dir
 }

@@ -3,11 +3,8 @@
 package exampledriver
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -35,48 +32,7 @@ func TestAMissingDirectoryIsUnavailable(t *testing.T) {
 	assert.ErrorIs(t, client.Ping(context.Background()), dlock.ErrUnavailable)
 }
 
-const holderDSN = "DLOCK_EXAMPLE_HOLDER_DSN"
-
-// TestMain also runs in the child process that a test kills. There it acquires
-// the lock, prints the error that Lock returned, and keeps the lock.
-func TestMain(m *testing.M) {
-	if dsn := os.Getenv(holderDSN); dsn != "" {
-		client, err := dlock.Open("file", dsn)
-		if err == nil {
-			_, err = client.RWMutex("stock/42").Lock(context.Background())
-		}
-		fmt.Println(err)
-		time.Sleep(time.Minute) // until the test kills this process
-		os.Exit(1)
-	}
-	os.Exit(leakcheck.After(m.Run()))
-}
-
-func TestTheLockOfAKilledProcessIsFreeAfterItsSession(t *testing.T) {
-	dsn := directory(t) + "?session_timeout=1s"
-	client, err := dlock.Open("file", dsn)
-	require.NoError(t, err)
-	defer client.Close()
-	stock := client.RWMutex("stock/42")
-
-	holder := exec.Command(os.Args[0])
-	holder.Env = append(os.Environ(), holderDSN+"="+dsn)
-	out, err := holder.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, holder.Start())
-	said, err := bufio.NewReader(out).ReadString('\n')
-	assert.NoError(t, err)
-	assert.Equal(t, "<nil>\n", said, "the error of the other process's Lock")
-	_, err = stock.TryLock(t.Context())
-	assert.ErrorIs(t, err, dlock.ErrLocked)
-
-	require.NoError(t, holder.Process.Kill())
-	_ = holder.Wait() // fails, because the process was killed
-	lock, err := stock.Lock(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, int64(2), lock.Token())
-	assert.NoError(t, lock.Unlock())
-}
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	c, err := Driver{}.OpenConnector(directory(t) + "?session_timeout=1h")

@@ -40,30 +40,18 @@ func unavailable(t *testing.T, dsn string, texts ...string) error {
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := mysqltest.Shared(t)
-	database := server.Database()
-	t.Run("password", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(database, "session_timeout=10s"), server.Password(), secret, 1), "Access denied for user 'dlock'")
-	})
-	t.Run("database", func(t *testing.T) {
-		refused(t, server.DSN("missing"), "Unknown database 'missing'")
-	})
-	t.Run("no TLS", func(t *testing.T) {
-		refused(t, server.DSN(database, "tls=true"), "server does not support TLS")
-	})
-	t.Run("no server", func(t *testing.T) {
-		port, err := testenv.FreePort()
-		require.NoError(t, err)
-		unavailable(t, server.DSNAt(testenv.Loopback(port), database), "connection refused")
-	})
-	t.Run("version", func(t *testing.T) {
-		server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
-		refused(t, server.DSN(database, "session_timeout=10s"), "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
-	})
-	t.Run("column", func(t *testing.T) {
-		database := server.Database()
-		server.SQL(t, "", Statements(database)+"ALTER TABLE dlock_session DROP COLUMN generation")
-		refused(t, server.DSN(database, "session_timeout=10s"), "Unknown column 'generation'")
-	})
+	database, other := server.Database(), server.Database()
+	dsn := server.DSN(database, "session_timeout=10s")
+	refused(t, strings.Replace(dsn, server.Password(), secret, 1), "Access denied for user 'dlock'")
+	refused(t, server.DSN("missing"), "Unknown database 'missing'")
+	refused(t, server.DSN(database, "tls=true"), "server does not support TLS")
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	unavailable(t, server.DSNAt(testenv.Loopback(port), database), "connection refused")
+	server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
+	refused(t, dsn, "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
+	server.SQL(t, "", Statements(other)+"ALTER TABLE dlock_session DROP COLUMN generation")
+	refused(t, server.DSN(other, "session_timeout=10s"), "Unknown column 'generation'")
 }
 
 func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
@@ -558,26 +546,6 @@ func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 		return s.server.SQL(t, s.database, "SELECT COUNT(*) FROM dlock_node WHERE queue = 'q'") == "0"
 	})
 	assert.Equal(t, 3, s.roundTrips()-before)
-}
-
-func TestSmallPoolServesManyCalls(t *testing.T) {
-	server := mysqltest.Shared(t)
-	client, err := dlock.Open("mysql", server.DSN(server.Database(), "session_timeout=8s", "max_connections=3"))
-	require.NoError(t, err)
-	defer client.Close()
-	var tokens sync.Map
-	var all sync.WaitGroup
-	for i := range 40 {
-		all.Go(func() {
-			name := fmt.Sprint("q", i%3)
-			l := lock(t, client.RWMutex(name))
-			if _, twice := tokens.LoadOrStore(fmt.Sprint(name, l.Token()), true); twice {
-				t.Errorf("token %d came twice", l.Token())
-			}
-			sqltest.Unlock(t, l)
-		})
-	}
-	all.Wait()
 }
 
 func TestServerWithoutFreeConnections(t *testing.T) {

@@ -38,34 +38,19 @@ func unavailable(t *testing.T, dsn string, texts ...string) error {
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := pgtest.Shared(t)
-	t.Run("password", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), "password authentication failed")
-	})
-	t.Run("database", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), `database "missing" does not exist`)
-	})
-	t.Run("no TLS", func(t *testing.T) {
-		refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), "refused TLS")
-	})
-	t.Run("no server", func(t *testing.T) {
-		port, err := testenv.FreePort()
-		require.NoError(t, err)
-		unavailable(t, server.DSNAt(testenv.Loopback(port)), "connection refused")
-	})
-	t.Run("isolation", func(t *testing.T) {
-		refused(t, server.DSN("schema="+server.Schema(), "options=-c%20default_transaction_isolation%3Dserializable"),
-			"needs the isolation level read committed")
-	})
-	t.Run("version", func(t *testing.T) {
-		schema := server.Schema()
-		server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
-		refused(t, server.DSN("schema="+schema), "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
-	})
-	t.Run("column", func(t *testing.T) {
-		schema := server.Schema()
-		server.SQL(t, Statements(schema)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", schema))
-		refused(t, server.DSN("schema="+schema), `column "deadline" of relation "session" does not exist`)
-	})
+	schema, other := server.Schema(), server.Schema()
+	refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), "password authentication failed")
+	refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), `database "missing" does not exist`)
+	refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), "refused TLS")
+	port, err := testenv.FreePort()
+	require.NoError(t, err)
+	unavailable(t, server.DSNAt(testenv.Loopback(port)), "connection refused")
+	refused(t, server.DSN("schema="+schema, "options=-c%20default_transaction_isolation%3Dserializable"),
+		"needs the isolation level read committed")
+	server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
+	refused(t, server.DSN("schema="+schema), "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
+	server.SQL(t, Statements(other)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", other))
+	refused(t, server.DSN("schema="+other), `column "deadline" of relation "session" does not exist`)
 }
 
 func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
@@ -239,25 +224,6 @@ func TestTransactionPoolingProxy(t *testing.T) {
 		}
 	}
 	assert.NoError(t, held.Unlock())
-}
-
-func TestSmallPoolServesManyCalls(t *testing.T) {
-	server := pgtest.Shared(t)
-	client, err := dlock.Open("postgres", server.DSN("schema="+server.Schema(), "session_timeout=8s", "max_connections=3"))
-	require.NoError(t, err)
-	defer client.Close()
-	var tokens sync.Map
-	var all sync.WaitGroup
-	for i := range 40 {
-		all.Go(func() {
-			l := lock(t, client.RWMutex(fmt.Sprint("q", i%3)))
-			if _, twice := tokens.LoadOrStore(l.Token(), true); twice {
-				t.Errorf("token %d came twice", l.Token())
-			}
-			sqltest.Unlock(t, l)
-		})
-	}
-	all.Wait()
 }
 
 func TestServerWithoutFreeConnections(t *testing.T) {

@@ -243,22 +243,6 @@ func TestTransactionsPerLock(t *testing.T) {
 		require.NoError(t, (<-got).Unlock())
 	}, sa, sb)
 	assert.EqualValues(t, 3, n, "a hand-over: a create and two deletes")
-	t.Logf("%d reads of the queue for the hand-over", wireOf(sb).reads.Load()-reads)
-
-	held, err := a.RWMutex("stock/42").RLock(t.Context())
-	require.NoError(t, err)
-	n = commits(func() {
-		l, err := b.RWMutex("stock/42").RLock(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, l.Unlock())
-	}, sa, sb)
-	assert.EqualValues(t, 2, n, "a reader behind a reader")
-	n = commits(func() {
-		_, err := b.RWMutex("stock/42").TryLock(t.Context())
-		require.ErrorIs(t, err, dlock.ErrLocked)
-	}, sa, sb)
-	t.Logf("an attempt that fails: %d transactions", n)
-	require.NoError(t, held.Unlock())
 }
 
 // A heartbeat changes the database but no queue, and neither makes other
