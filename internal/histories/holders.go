@@ -20,8 +20,8 @@ import (
 // ready to use and safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
-	holder *dlock.Lock  // latest holder whose Work has not ended
-	last   int64        // token of the latest holder
+	holder *dlock.Lock // latest holder whose Work has not ended
+	last   int64       // token of the latest holder
 	grants atomic.Int64
 }
 
