@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	_ session.Notifier  = (*backend)(nil)
-	_ session.Expirer   = (*backend)(nil)
-	_ session.Inspector = (*backend)(nil)
+	_ session.Notifier = (*backend)(nil)
+	_ session.Expirer  = (*backend)(nil)
+	_ session.Reader   = (*backend)(nil)
 )
 
 // backend is etcd as one session sees it. The session is an etcd lease. Each

@@ -3,7 +3,6 @@ package etcddriver
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Read implements [session.Inspector]. Nodes of other programs have no token. A
+// Read implements [session.Reader]. Nodes of other programs have no token. A
 // second, best-effort request asks for the lease's remaining time.
 func (b *backend) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = b.ask(ctx, func(ctx context.Context) error {
@@ -90,8 +89,7 @@ func (b *backend) Walk(ctx context.Context, prefix string) (queues []string, err
 		}
 		return nil
 	})
-	slices.Sort(queues)
-	return slices.Compact(queues), err
+	return queues, err
 }
 
 // setValue checks in one transaction that the node exists, compares its token
@@ -113,7 +111,7 @@ func (b *backend) setValue(ctx context.Context, n *node, c session.Change) error
 	return nil
 }
 
-// Value implements [session.Inspector]. Its read is linearizable.
+// Value implements [session.Reader]. Its read is linearizable.
 func (b *backend) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	err = b.ask(ctx, func(ctx context.Context) error {
 		key := b.settings.valueKey(queue)

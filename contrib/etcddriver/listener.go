@@ -123,8 +123,7 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 	case <-b.listener.follow(q.Queue, far):
 	case <-opening.Done():
 	}
-	all, err := b.Look(ctx, []session.Query{q})
-	return append(all, now)[0], err
+	return session.LookAt(ctx, b, q)
 }
 
 // follow opens watches of a queue, unless they are open or opening. Only the keys

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,8 +17,8 @@ import (
 )
 
 var (
-	_ session.Notifier  = (*backend)(nil)
-	_ session.Inspector = (*backend)(nil)
+	_ session.Notifier = (*backend)(nil)
+	_ session.Reader   = (*backend)(nil)
 )
 
 // backend is the store as one session sees it. Each method runs one script.
@@ -220,8 +218,7 @@ func (b *backend) Value(ctx context.Context, queue string) (value []byte, token 
 	return []byte(text), token, nil
 }
 
-func (b *backend) Walk(ctx context.Context, prefix string) ([]string, error) {
-	found := make(map[string]bool) // a cursor may return a key more than once
+func (b *backend) Walk(ctx context.Context, prefix string) (queues []string, err error) {
 	for cursor := any("0"); ; {
 		reply, err := b.eval(ctx, walkScript, cursor, glob(b.key("q:"+prefix))+"*")
 		if err != nil {
@@ -234,12 +231,10 @@ func (b *backend) Walk(ctx context.Context, prefix string) ([]string, error) {
 		keys, _ := page[1].([]any)
 		for _, key := range keys {
 			text, _ := key.(string)
-			if q := strings.TrimPrefix(text, b.key("q:")); prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
-				found[q] = true
-			}
+			queues = append(queues, strings.TrimPrefix(text, b.key("q:")))
 		}
 		if cursor = page[0]; cursor == "0" {
-			return slices.Collect(maps.Keys(found)), nil
+			return queues, nil
 		}
 	}
 }

@@ -27,11 +27,7 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 	case q.Names == nil:
 		reply, err = b.eval(ctx, watchQueueScript, q.Queue)
 	case q.Own == "":
-		all, err := b.Look(ctx, []session.Query{q})
-		if err != nil {
-			return now, err
-		}
-		return all[0], nil
+		return session.LookAt(ctx, b, q)
 	default:
 		args := []any{q.Queue, q.Own}
 		for _, name := range q.Names {

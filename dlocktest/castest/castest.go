@@ -101,7 +101,8 @@ func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	_, _ = json.Unmarshal(e.Value, &value), json.Unmarshal(value["Nodes"], &nodes)
 	for i, n := range nodes {
 		if n.Owner != "" && n.Token == 0 {
-			nodes[i].Token, nodes[i].Name = e.Revision, driver.FormatName(n.Name, e.Revision)
+			prefix, _, _ := driver.ParseName(n.Name)
+			nodes[i].Token, nodes[i].Name = e.Revision, driver.FormatName(prefix, e.Revision)
 		}
 	}
 	return nodes, value

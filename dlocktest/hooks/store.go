@@ -14,7 +14,7 @@ var _ interface {
 	session.Notifier
 	session.Admitter
 	session.Expirer
-	session.Inspector
+	session.Reader
 	session.Tidier
 } = (*Requests)(nil)
 
@@ -82,10 +82,10 @@ func (r *Requests) Tidy(ctx context.Context) (bool, error) {
 	return ask(ctx, r, "Tidy", func(ctx context.Context, st session.Store) (bool, error) { return st.(session.Tidier).Tidy(ctx) })
 }
 
-// Read implements session.Inspector.
+// Read implements session.Reader.
 func (r *Requests) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	return ask(ctx, r, "Read", func(ctx context.Context, st session.Store) (driver.NodeInfo, error) {
-		return st.(session.Inspector).Read(ctx, queue, name)
+		return st.(session.Reader).Read(ctx, queue, name)
 	})
 }
 
@@ -96,10 +96,10 @@ func (r *Requests) Walk(ctx context.Context, prefix string) ([]string, error) {
 	})
 }
 
-// Value implements session.Inspector.
+// Value implements session.Reader.
 func (r *Requests) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	value, err = ask(ctx, r, "Value", func(ctx context.Context, st session.Store) (v []byte, err error) {
-		v, token, err = st.(session.Inspector).Value(ctx, queue)
+		v, token, err = st.(session.Reader).Value(ctx, queue)
 		return v, err
 	})
 	return value, token, err

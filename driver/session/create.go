@@ -88,7 +88,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 		return w
 	}
 	ahead := j.Ahead[i]
-	s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes, Version: r.Version}) // so that the first look may show that one was released
+	s.looks.know(c.Queue, r.Snapshot) // so that the first look may show that one was released
 	switch {
 	case s.notifier == nil:
 		w = s.watches.Arm(c.Queue, j.Place, ahead)

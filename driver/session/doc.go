@@ -7,8 +7,8 @@
 // notices, time limits, callers that leave before the answer, and the clean-up
 // after a reply that was lost. It sends nothing that a Store does not need:
 // abilities that few stores have are interfaces of their own, which a Store may
-// implement: [Starter], [Notifier], [Admitter], [Expirer], [Inspector] and
-// [Tidier].
+// implement: [Starter], [Notifier], [Admitter], [Expirer], [Inspector], [Reader]
+// and [Tidier].
 //
 // This package is unsettled. Its interfaces may change until two drivers outside
 // this project use it.

@@ -96,7 +96,7 @@ func (f *fake) do(c Change) (r Result, err error) {
 		f.last++
 		f.version++
 		r.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(c.Prefix, f.last), Seq: f.last}, Token: f.last}
-		f.queues[c.Queue] = append(f.queues[c.Queue], Node{r.Place.Name, f.last, "proof of " + r.Place.Name})
+		f.queues[c.Queue] = append(f.queues[c.Queue], Node{Name: r.Place.Name, Token: f.last, Proof: "proof of " + r.Place.Name})
 		r.Nodes, r.Announced = slices.Clone(f.queues[c.Queue]), Every
 		return r, nil
 	}

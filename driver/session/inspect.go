@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -23,7 +25,7 @@ func (s *Session) OnHeartbeat(f func(left, term time.Duration)) bool {
 // Read implements driver.Inspector.
 func (s *Session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	info, err := viewQueue(ctx, s, "read "+name, queue, func(ctx context.Context) (driver.NodeInfo, error) {
-		return s.inspect.Read(ctx, queue, name)
+		return s.reader.Read(ctx, queue, name)
 	})
 	if err != nil {
 		return driver.NodeInfo{}, err
@@ -45,8 +47,11 @@ func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
 		queues, err := s.inspect.Walk(s.life, prefix)
 		return queues, inTime(s.endIfGone(err))
 	})
+	queues = slices.DeleteFunc(queues, func(queue string) bool {
+		return prefix != "" && queue != prefix && !strings.HasPrefix(queue, prefix+"/")
+	})
 	slices.Sort(queues)
-	return queues, err
+	return slices.Compact(queues), err
 }
 
 // Value implements driver.Inspector.
@@ -56,13 +61,34 @@ func (s *Session) Value(ctx context.Context, queue string) ([]byte, int64, error
 		token int64
 	}
 	v, err := viewQueue(ctx, s, "value", queue, func(ctx context.Context) (v value, err error) {
-		v.text, v.token, err = s.inspect.Value(ctx, queue)
+		v.text, v.token, err = s.reader.Value(ctx, queue)
 		return v, err
 	})
 	if err != nil || v.token == 0 {
 		return nil, 0, err
 	}
 	return v.text, v.token, nil
+}
+
+// looker is the Reader of a store whose Look tells all.
+type looker struct {
+	Inspector
+	store Store
+}
+
+func (l looker) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	now, err := LookAt(ctx, l.store, Query{Queue: queue})
+	for _, n := range now.Nodes {
+		if n.Name == name {
+			return driver.NodeInfo{Token: n.Token, Data: n.Data, Owner: n.Owner}, nil
+		}
+	}
+	return driver.NodeInfo{}, cmp.Or(err, driver.ErrGone)
+}
+
+func (l looker) Value(ctx context.Context, queue string) ([]byte, int64, error) {
+	now, err := LookAt(ctx, l.store, Query{Queue: queue})
+	return now.Value, now.ValueToken, err
 }
 
 // viewQueue makes a request about a queue.

@@ -157,13 +157,19 @@ func (s *Session) subscribeAgain() {
 // read reads a queue for a caller.
 func (s *Session) read(q Query) (now Snapshot, err error) {
 	err = s.ask(func(ctx context.Context) error {
-		all, err := s.store.Look(ctx, []Query{q})
-		if err == nil {
-			now = all[0]
-		}
+		now, err = LookAt(ctx, s.store, q)
 		return err
 	})
 	return now, err
+}
+
+// LookAt looks at one queue.
+func LookAt(ctx context.Context, store Store, q Query) (Snapshot, error) {
+	all, err := store.Look(ctx, []Query{q})
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return all[0], nil
 }
 
 // subscribe is like read, and makes the store announce changes if it can.
@@ -231,7 +237,8 @@ func (before Snapshot) differs(now Snapshot) bool {
 	if before.Version != 0 && now.Version != 0 {
 		return before.Version != now.Version
 	}
-	return len(before.Nodes) > 0 && !slices.Equal(before.Nodes, now.Nodes)
+	same := func(a, b Node) bool { return a.Name == b.Name && a.Token == b.Token }
+	return len(before.Nodes) > 0 && !slices.EqualFunc(before.Nodes, now.Nodes, same)
 }
 
 func (l *looks) know(queue string, now Snapshot) {

@@ -39,6 +39,7 @@ type Session struct {
 	store    Store
 	notifier Notifier  // the store, if it is one; otherwise nil
 	inspect  Inspector // likewise
+	reader   Reader    // the store, if it is one; otherwise it asks Look
 	expirer  Expirer   // likewise
 	admitter Admitter  // likewise
 	lease    *driver.Lease
@@ -77,6 +78,9 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	s.life, _ = s.lease.Context() // needs no cancel, because the end of the lease frees it
 	s.notifier = optional[Notifier](store)
 	s.inspect = optional[Inspector](store)
+	if s.reader = optional[Reader](store); s.reader == nil {
+		s.reader = looker{s.inspect, store}
+	}
 	s.expirer = optional[Expirer](store)
 	s.admitter = optional[Admitter](store)
 	s.looks.init()
@@ -275,11 +279,7 @@ func (s *Session) do(c Change) (r Result, err error) {
 		return err
 	})
 	if err == nil && r.Version != 0 && s.watches.Has(c.Queue) {
-		now := Snapshot{Nodes: r.Nodes, Version: r.Version}
-		if c.Cause == driver.Released {
-			now.Released = r.Place.Name
-		}
-		s.answered(a, now)
+		s.answered(a, r.Snapshot)
 	}
 	return r, err
 }

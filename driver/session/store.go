@@ -101,12 +101,10 @@ type Result struct {
 	// as it was before, under the name that it had.
 	Place   driver.Place
 	Created time.Time // by the store's clock, of a Create
-	// Nodes is the queue right after a Create, or right after any change if
-	// Version is set. It is nil if unknown.
-	Nodes []Node
-	// Version is the version of Nodes: see Snapshot. Watches of the session's own
-	// then need no look after the change.
-	Version int64
+	// Snapshot is the queue right after a Create, or right after any change if
+	// Version is set: watches of the session's own then need no look after the
+	// change. Nodes is nil if unknown.
+	Snapshot
 	// Announced is the name of the node ahead whose removal the store announces
 	// from before the Create on, or [Every]. It is empty if there is none.
 	Announced string
@@ -124,6 +122,8 @@ type Node struct {
 	// Proof is a text that nobody can know who may not read the node, such as a
 	// hash of its data. See [Host.Gone]. It is empty in stores without notices.
 	Proof string
+	Owner string // see Inspector
+	Data  []byte // see Inspector
 }
 
 // Query asks for a queue.
@@ -151,7 +151,9 @@ type Snapshot struct {
 	Same bool
 	// Released is the name of the node that was released last, by a Delete
 	// whose Cause is driver.Released. It is empty if unknown.
-	Released string
+	Released   string
+	Value      []byte // see Inspector
+	ValueToken int64  // of the node that has set the Value
 }
 
 // Starter is a [Store] that calls the session, for example [Host.Look].
@@ -192,13 +194,20 @@ type Expirer interface {
 	Expire(ctx context.Context) (more bool, err error)
 }
 
-// Inspector is a [Store] for people who look and operate, and for values. The
-// methods are those of driver.Inspector.
+// Inspector is a [Store] for people who look and operate, and for values. If it
+// is no [Reader], its Look tells the owner and data of each node, and the value.
 type Inspector interface {
-	Read(ctx context.Context, queue, name string) (driver.NodeInfo, error)
-	// Walk may take many requests. Its ctx has no deadline, and only ends with
-	// the session.
+	// Walk returns the queues that have nodes, at least those at and below the
+	// prefix, in any order. It may return a queue twice, and take many requests.
+	// Its ctx has no deadline, and only ends with the session.
 	Walk(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Reader is an [Inspector] with requests for what Look does not tell. The
+// methods are those of driver.Inspector.
+type Reader interface {
+	Inspector
+	Read(ctx context.Context, queue, name string) (driver.NodeInfo, error)
 	Value(ctx context.Context, queue string) (value []byte, token int64, err error)
 }
 

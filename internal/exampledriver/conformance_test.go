@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 const conformanceTimeout = 600 * time.Millisecond
@@ -36,19 +37,19 @@ func TestConformance(t *testing.T) {
 		},
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
 			operate(t, c.(faulty).store, func(st *state) {
-				st.keep(queue, func(node) bool { return false })
+				st.keep(queue, func(session.Row) bool { return false })
 			})
 		},
 		RemoveNode: func(t *testing.T, c driver.Connector, queue, name string) {
 			operate(t, c.(faulty).store, func(st *state) {
-				st.keep(queue, func(n node) bool { return n.Name != name })
+				st.keep(queue, func(n session.Row) bool { return n.Name != name })
 			})
 		},
 		PutNode: func(t *testing.T, c driver.Connector, queue, name string, data []byte) {
 			operate(t, c.(faulty).store, func(st *state) {
-				p := driver.Place{Node: driver.Node{Name: name}}
-				st.Queues[queue] = append(st.Queues[queue], node{Place: p, Data: string(data)})
-				st.Version++
+				q := st.Queues[queue]
+				q.Nodes = append(q.Nodes, session.Row{Name: name, Data: data})
+				st.store(queue, q)
 			})
 		},
 	}

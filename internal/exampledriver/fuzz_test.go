@@ -5,13 +5,13 @@ package exampledriver
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 )
 
@@ -43,9 +43,9 @@ func FuzzDSN(f *testing.F) {
 // The driver must either return an error, or add a node to the queue and change
 // nothing else.
 func FuzzState(f *testing.F) {
-	for _, s := range []string{`{}`, `null`, `[]`, `{"Last":7,"Version":1,"Sessions":{},"Queues":{"q":[{"Name":"x-W-0000000003","Seq":3}]}}`,
-		`{"Sessions":null,"Queues":null}`, `{"Queues":{"q":null,"":[{}]}}`, `{"Sessions":{"../outside":true,"":true,"lock":false}}`,
-		`{"Queues":{"q":[{"Name":"\u001b-0000000001","Owner":"none"}]}}`, `{"Queues":{"q":[{"Name":"x-W-0000000009"},{"Name":"x-W-0000000008"}]}}`,
+	for _, s := range []string{`{}`, `null`, `[]`, `{"Last":7,"Version":1,"Sessions":{},"Queues":{"q":{"Nodes":[{"Name":"x-W-0000000003"}]}}}`,
+		`{"Sessions":null,"Queues":null}`, `{"Queues":{"q":null,"":{"Nodes":[{}]}}}`, `{"Sessions":{"../outside":true,"":true,"lock":false}}`,
+		`{"Queues":{"q":{"Nodes":[{"Name":"\u001b-0000000001","Owner":"none"}]}}}`, `{"Queues":{"q":{"Nodes":[{"Name":"x-W-0000000009"},{"Name":"x-W-0000000008"}]}}}`,
 		`{"Last":9223372036854775807}`, ``, `{"Last":999999999999999999}`, `{"Version":9223372036854775807}`} {
 		f.Add([]byte(s))
 	}
@@ -55,11 +55,12 @@ func FuzzState(f *testing.F) {
 		require.NoError(t, os.WriteFile(outside, nil, 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "state.json"), text, 0o600))
 		d := store{dir}
-		p := driver.Node{Name: "n-W-0000000000"}
-		var before, after []session.Node
+		added := session.Row{Name: "n-W-0000000000"}
+		var before, after []session.Row
 		err := d.update(t.Context(), func(st *state) error {
-			before = nodes(st.Queues["q"])
-			st.Queues["q"] = append(st.Queues["q"], node{Place: driver.Place{Node: p}})
+			q := st.Queues["q"]
+			before, q.Nodes = slices.Clone(q.Nodes), append(q.Nodes, added)
+			st.store("q", q)
 			st.Sessions["me"] = true
 			return nil
 		})
@@ -69,9 +70,9 @@ func FuzzState(f *testing.F) {
 		}
 		require.NoError(t, d.read(t.Context(), func(st *state) error {
 			require.Contains(t, st.Sessions, "me")
-			after = nodes(st.Queues["q"])
+			after = st.Queues["q"].Nodes
 			return nil
 		}))
-		require.ElementsMatch(t, append(before, session.Node{Name: p.Name}), after)
+		require.ElementsMatch(t, append(before, added), after)
 	})
 }

@@ -7,12 +7,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 )
 
@@ -81,19 +78,12 @@ func (m *member) ifAlive(f func(*state) error) func(*state) error {
 
 // Do implements session.Store.
 func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
-	err = m.change(ctx, func(st *state) (err error) {
-		switch c.Kind {
-		case session.Create:
-			r = m.create(st, c)
-		case session.Delete:
-			r.Place, err = st.remove(c.Queue, func(n node) bool { return m.owns(n, c.Place) })
-		case session.Remove:
-			r.Place, err = st.remove(c.Queue, func(n node) bool { return n.Name == c.Place.Name && n.Token == c.Place.Token })
-		case session.Replace:
-			r.Place, err = m.replace(st, c)
-		case session.SetValue:
-			err = m.setValue(st, c)
-		}
+	err = m.change(ctx, func(st *state) error {
+		q := st.Queues[c.Queue]
+		n, err := q.Apply(c, m.id, st.Last+1)
+		st.Last = max(st.Last, n.Token)
+		st.store(c.Queue, q)
+		r.Place, r.Snapshot = n.Place(), q.Snapshot(st.Version)
 		return err
 	})
 	return r, err
@@ -103,107 +93,38 @@ func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, er
 func (m *member) Cancel(ctx context.Context, creates []session.Change) error {
 	return m.change(ctx, func(st *state) error {
 		for _, c := range creates {
-			st.keep(c.Queue, func(n node) bool { return n.Owner != m.id || n.Number != c.Number })
+			st.keep(c.Queue, func(n session.Row) bool { return n.Owner != m.id || n.Number != c.Number })
 		}
 		return nil
 	})
 }
 
-func (m *member) create(st *state, c session.Change) (r session.Result) {
-	st.Last++
-	st.Version++
-	r.Place = driver.Place{Node: driver.Node{Name: driver.FormatName(c.Prefix, st.Last), Seq: st.Last}, Token: st.Last}
-	st.Queues[c.Queue] = append(st.Queues[c.Queue], node{r.Place, m.id, c.Number, string(c.Data)})
-	r.Nodes = nodes(st.Queues[c.Queue])
-	return r
-}
-
-// owns reports whether n is the session's node p. It compares tokens, which are
-// unique, because the name of a node may change.
-func (m *member) owns(n node, p driver.Place) bool { return n.Owner == m.id && n.Token == p.Token }
-
-func (m *member) own(st *state, c session.Change) int {
-	return slices.IndexFunc(st.Queues[c.Queue], func(n node) bool { return m.owns(n, c.Place) })
-}
-
-func (m *member) replace(st *state, c session.Change) (was driver.Place, err error) {
-	i := m.own(st, c)
-	if i < 0 {
-		return was, driver.ErrGone
-	}
-	n := &st.Queues[c.Queue][i]
-	was, n.Name = n.Place, driver.FormatName(c.Prefix, n.Seq)
-	st.Version++
-	return was, nil
-}
-
-func (m *member) setValue(st *state, c session.Change) error {
-	switch {
-	case m.own(st, c) < 0:
-		return driver.ErrGone
-	case st.Values[c.Queue].Token > c.Place.Token:
-		return driver.ErrStale
-	}
-	st.Values[c.Queue] = value{c.Place.Token, c.Data}
-	return nil
-}
-
-func nodes(all []node) (nodes []session.Node) {
-	for _, n := range all {
-		nodes = append(nodes, session.Node{Name: n.Name, Token: n.Token})
-	}
-	return nodes
-}
-
 // view reads the state, if the store knows the session.
-func (m *member) view(ctx context.Context, f func(*state) error) error {
-	return m.read(ctx, m.ifAlive(f))
+func (m *member) view(ctx context.Context, f func(*state)) error {
+	return m.read(ctx, m.ifAlive(func(st *state) error {
+		f(st)
+		return nil
+	}))
 }
 
 // Look implements session.Store.
 func (m *member) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
-	err = m.view(ctx, func(st *state) error {
+	err = m.view(ctx, func(st *state) {
 		for _, q := range ask {
-			found = append(found, session.Snapshot{Nodes: nodes(st.Queues[q.Queue]), Version: st.Version})
+			found = append(found, st.Queues[q.Queue].Snapshot(st.Version))
 		}
-		return nil
 	})
 	return found, err
 }
 
-// Read implements session.Inspector.
-func (m *member) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
-	err = m.view(ctx, func(st *state) error {
-		i := slices.IndexFunc(st.Queues[queue], func(n node) bool { return n.Name == name })
-		if i < 0 {
-			return driver.ErrGone
-		}
-		n := st.Queues[queue][i]
-		info = driver.NodeInfo{Token: n.Token, Data: []byte(n.Data), Owner: n.Owner}
-		return nil
-	})
-	return info, err
-}
-
 // Walk implements session.Inspector.
-func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err error) {
-	err = m.view(ctx, func(st *state) error {
-		for q := range st.Queues {
-			if prefix == "" || q == prefix || strings.HasPrefix(q, prefix+"/") {
-				queues = append(queues, q)
+func (m *member) Walk(ctx context.Context, _ string) (queues []string, err error) {
+	err = m.view(ctx, func(st *state) {
+		for name, q := range st.Queues {
+			if len(q.Nodes) > 0 {
+				queues = append(queues, name)
 			}
 		}
-		return nil
 	})
 	return queues, err
-}
-
-// Value implements session.Inspector.
-func (m *member) Value(ctx context.Context, queue string) (text []byte, token int64, err error) {
-	err = m.view(ctx, func(st *state) error {
-		v := st.Values[queue]
-		text, token = v.Text, v.Token
-		return nil
-	})
-	return text, token, err
 }

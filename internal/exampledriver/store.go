@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -24,45 +23,24 @@ import (
 
 // state is the content of the store.
 type state struct {
-	Last     int64             // the last sequence, which is also the last token
-	Version  int64             // rises with each change of a queue's nodes
-	Sessions map[string]bool   // live sessions
-	Queues   map[string][]node // oldest node first
-	Values   map[string]value
+	Last     int64           // the last sequence, which is also the last token
+	Version  int64           // rises with each change of a queue
+	Sessions map[string]bool // live sessions
+	Queues   map[string]session.Queue
 }
 
-type value struct {
-	Token int64
-	Text  []byte
-}
-
-type node struct {
-	driver.Place
-	Owner  string // session; empty if another program has created the node
-	Number int64  // of the Create in that session
-	Data   string // for people who read the file
-}
-
-// remove removes the node that matches, or returns driver.ErrGone.
-func (st *state) remove(queue string, match func(node) bool) (was driver.Place, err error) {
-	i := slices.IndexFunc(st.Queues[queue], match)
-	if i < 0 {
-		return was, driver.ErrGone
+// store stores a changed queue.
+func (st *state) store(name string, q session.Queue) {
+	st.Version++
+	if st.Queues[name] = q; len(q.Nodes) == 0 && q.Setter == 0 {
+		delete(st.Queues, name)
 	}
-	was = st.Queues[queue][i].Place
-	st.keep(queue, func(n node) bool { return n.Place != was })
-	return was, nil
 }
 
 // keep removes the nodes of a queue that do not match.
-func (st *state) keep(queue string, match func(node) bool) {
-	before := len(st.Queues[queue])
-	left := slices.DeleteFunc(st.Queues[queue], func(n node) bool { return !match(n) })
-	if st.Queues[queue] = left; len(left) == 0 {
-		delete(st.Queues, queue)
-	}
-	if len(left) < before {
-		st.Version++
+func (st *state) keep(name string, match func(session.Row) bool) {
+	if q := st.Queues[name]; q.Keep(match) {
+		st.store(name, q)
 	}
 }
 
@@ -74,7 +52,7 @@ func (st *state) prune(root *os.Root) {
 		return errors.Is(err, fs.ErrNotExist) || err == nil && !time.Now().Before(end.ModTime()) && root.Remove(id) == nil
 	})
 	for queue := range st.Queues {
-		st.keep(queue, func(n node) bool { return n.Owner == "" || st.Sessions[n.Owner] })
+		st.keep(queue, func(n session.Row) bool { return n.Owner == "" || st.Sessions[n.Owner] })
 	}
 }
 
@@ -174,10 +152,7 @@ func load(root *os.Root) ([]byte, *state, error) {
 		st.Sessions = make(map[string]bool)
 	}
 	if st.Queues == nil {
-		st.Queues = make(map[string][]node)
-	}
-	if st.Values == nil {
-		st.Values = make(map[string]value)
+		st.Queues = make(map[string]session.Queue)
 	}
 	return b, st, err
 }

@@ -77,7 +77,7 @@ var engine = []struct {
 	{ByNone, Mistake{"a node released before the first look counts", "session/look.go",
 		"ok && slices.ContainsFunc(before.Nodes, named) && ", "ok && ", "TestANodeReleasedBeforeTheFirstLook"}},
 	{ByNone, Mistake{"the first look shows no release", "session/create.go",
-		"s.looks.know(c.Queue, Snapshot{Nodes: r.Nodes, Version: r.Version})", "", "TestALookSaysThatANodeWasReleased"}},
+		"s.looks.know(c.Queue, r.Snapshot)", "", "TestALookSaysThatANodeWasReleased"}},
 	{ByNone, Mistake{"a waiter leaves dead sessions to its heartbeats", "session/expire.go",
 		"expirePause = 2 *", "expirePause = 2000 *", "TestAWaiterWithALongTimeout"}},
 	{ByNone, Mistake{"a holder searches for dead sessions", "watches/watches.go",

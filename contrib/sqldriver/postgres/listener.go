@@ -57,8 +57,7 @@ func newListener(s *store) *listener {
 
 func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
 	s.listener.listen(ctx, q.Queue)
-	all, err := s.Look(ctx, []session.Query{q})
-	return all[0], err
+	return session.LookAt(ctx, s, q)
 }
 
 // Listening implements session.Notifier. No notice tells of new nodes.

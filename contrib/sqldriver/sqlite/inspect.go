@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -41,7 +40,7 @@ func (m *member) readNode(ctx context.Context, queue, name string) (info driver.
 	return info, nil
 }
 
-func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+func (m *member) Walk(ctx context.Context, _ string) (queues []string, err error) {
 	err = m.db.read(ctx, func(ctx context.Context) error {
 		queues = nil
 		return m.db.query(ctx, sqlQueues, func(r rows) error {
@@ -53,7 +52,7 @@ func (m *member) Walk(ctx context.Context, prefix string) (queues []string, err 
 			if !alive {
 				return errExpired
 			}
-			if queue != nil && (prefix == "" || *queue == prefix || strings.HasPrefix(*queue, prefix+"/")) {
+			if queue != nil {
 				queues = append(queues, *queue)
 			}
 			return nil

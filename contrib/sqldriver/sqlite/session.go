@@ -40,10 +40,10 @@ type member struct {
 }
 
 var (
-	_ session.Store     = (*member)(nil)
-	_ session.Starter   = (*member)(nil)
-	_ session.Expirer   = (*member)(nil)
-	_ session.Inspector = (*member)(nil)
+	_ session.Store   = (*member)(nil)
+	_ session.Starter = (*member)(nil)
+	_ session.Expirer = (*member)(nil)
+	_ session.Reader  = (*member)(nil)
 )
 
 func newMember(path string, timeout time.Duration, db *database) *member {

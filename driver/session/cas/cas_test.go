@@ -161,18 +161,31 @@ func TestCloseRemovesTheNodes(t *testing.T) {
 		}
 		_, err := s.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
 		require.Equal(t, late, err != nil)
-		_, err = s.read(t.Context(), "q")
+		_, err = s.get(t.Context(), "q/q", true)
 		require.NoError(t, err)
 		require.NoError(t, arrive())
 		require.NotEmpty(t, m.nodes(t))
 		require.NoError(t, s.End(t.Context()))
 		assert.Empty(t, m.nodes(t))
-		assert.NotContains(t, m.entries, s.key)
+		assert.NotContains(t, m.entries, sessionKey(s.id))
 	}
 }
 
+func TestCloseAfterTheLocksWereReleasedCostsOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		for _, queue := range []string{"a", "b"} {
+			require.NoError(t, s.Delete(t.Context(), queue, create(t, s, queue).Place, driver.Released))
+		}
+		m.requests()
+		require.NoError(t, s.Close())
+		assert.Equal(t, [3]int{0, 0, 1}, m.requests(), "gets, scans, writes")
+	})
+}
+
 // nodes returns the nodes of the queue q.
-func (m *memory) nodes(t *testing.T) []node {
+func (m *memory) nodes(t *testing.T) []session.Row {
 	q, err := decode(m.entries["q/q"])
 	require.NoError(t, err)
 	return q.Nodes
@@ -190,9 +203,8 @@ func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
 		require.NoError(t, err)
 		return &Entry{Key: key}
 	}
-	_, err := s.read(t.Context(), "q")
+	_, err := s.get(t.Context(), "q/q", true)
 	require.NoError(t, err)
-	assert.Equal(t, m.entries["q/q"].Value, s.cache["q/q"].Value, "the session does not forget its node")
 	r, err := other.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
 	require.NoError(t, err)
 	_, err = s.Do(t.Context(), session.Change{Kind: session.Remove, Queue: "q", Place: r.Place})
@@ -270,7 +282,7 @@ func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 		require.NoError(t, b.sign(t.Context(), false))
 		_, err := a.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
 		require.NoError(t, err)
-		_, err = b.read(t.Context(), "q")
+		_, err = b.get(t.Context(), "q/q", true)
 		require.NoError(t, err)
 		_, err = b.Expire(t.Context())
 		require.NoError(t, err)
@@ -287,9 +299,7 @@ func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 			_, err = b.Expire(t.Context())
 			assert.NoError(t, err)
 			assert.Nil(t, m.stale)
-			q, err := b.read(t.Context(), "q")
-			assert.NoError(t, err)
-			assert.Len(t, q.Nodes, 1)
+			assert.Len(t, m.nodes(t), 1)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	mathrand "math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,23 +36,158 @@ func Connect(ctx context.Context, kv KV, c session.Config) (*session.Session, er
 // store implements session.Store.
 type store struct {
 	kv      KV
-	id, key string // of the session
+	id      string
 	timeout time.Duration
-	listens atomic.Bool      // whether notices arrive
-	tidied  time.Time        // when Tidy was last called
-	unused  map[string]int64 // keys without nodes at that time, with their revisions
+	listens atomic.Bool // whether notices arrive
+	tidies  bool        // whether Tidy was called before
 
 	mu    sync.Mutex
 	cache map[string]*cached // by key
+	open  map[int64]string   // queues of the Creates that may have added a node which is still there, by number
 }
 
 func newStore(kv KV, id string, timeout time.Duration) *store {
-	s := &store{kv: kv, id: id, key: sessionKey(id), timeout: timeout, cache: make(map[string]*cached)}
-	s.learn(0, Entry{Key: s.key, Value: []byte("{}")}) // what Begin replaces
+	s := &store{kv: kv, id: id, timeout: timeout, cache: make(map[string]*cached), open: make(map[int64]string)}
+	s.learn(Entry{Key: sessionKey(id), Value: encode(life{})}) // what Begin replaces
 	return s
 }
 
-func (s *store) owns(n node) bool { return n.Owner == s.id }
+// queue is the value of a queue's key.
+//
+// The write that adds a node does not know its own revision, which is the token
+// and sequence. Until the queue is written again, both are therefore zero, also
+// in the name. Readers fill them in, and so must any other program before it
+// writes the key.
+type queue struct {
+	session.Queue
+	Last     int64 // the greatest token so far
+	revision int64
+}
+
+func decode(e Entry) (queue, error) {
+	q := queue{revision: e.Revision}
+	if err := json.Unmarshal(e.Value, &q); e.Value != nil && err != nil {
+		return q, fmt.Errorf("key %s: %w", e.Key, err)
+	}
+	for i := range q.Nodes {
+		if n := &q.Nodes[i]; n.Token == 0 && n.Owner != "" {
+			prefix, _, _ := driver.ParseName(n.Name)
+			n.Token = max(e.Revision, q.Last+1) // Last is greater if a backup was restored
+			n.Name = driver.FormatName(prefix, n.Token)
+		}
+		q.Last = max(q.Last, q.Nodes[i].Token)
+	}
+	return q, nil
+}
+
+func encode(v any) []byte {
+	b, _ := json.Marshal(v) // never fails for the types of this package
+	return b
+}
+
+func (q queue) snapshot() session.Snapshot { return q.Snapshot(q.revision + 1) }
+
+// cached is what the session knows about a key.
+type cached struct {
+	turn  sync.Mutex // held while the session changes a queue, so that its own changes need not conflict
+	Entry            // the latest one; this and the rest are guarded by store.mu
+	since time.Time  // when it was first seen
+	used  time.Time  // when the session last used it
+	known bool       // nothing later was noticed
+}
+
+// with calls f with what the session knows about a key that it uses now.
+func (s *store) with(key string, f func(*cached)) *cached {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cache[key]
+	if c == nil {
+		c = new(cached)
+		s.cache[key] = c
+	}
+	c.used = time.Now()
+	f(c)
+	return c
+}
+
+// learn records an entry that the store has returned or written, and returns when
+// the session first saw it. If it is old, a write on its condition fails.
+func (s *store) learn(e Entry) (since time.Time) {
+	s.with(e.Key, func(c *cached) {
+		if c.Revision != e.Revision {
+			c.since = time.Now()
+		}
+		c.Entry, c.known, since = e, true, c.since
+	})
+	return since
+}
+
+// get returns the entry of a key, from the cache unless it must be fresh.
+func (s *store) get(ctx context.Context, key string, fresh bool) (e Entry, err error) {
+	s.with(key, func(c *cached) { e, fresh = c.Entry, fresh || !c.known })
+	if !fresh {
+		return e, nil
+	}
+	e, err = s.kv.Get(ctx, key)
+	if e.Key = key; err == nil {
+		s.learn(e)
+	}
+	return e, err
+}
+
+// write writes an entry, and returns it with its new revision.
+func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, err error) {
+	if e.Revision, err = s.kv.Write(ctx, e, guard...); err == nil {
+		s.learn(e)
+	}
+	return e, err
+}
+
+// edit changes a queue with f, on the condition that the session with that ID
+// lives, or that it does not. f may get an old queue from the cache, but then its
+// error does not count. If edit does not make the change, and never will, the
+// error is Refused.
+func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
+	turn := &s.with(queueKey(name), func(*cached) {}).turn
+	turn.Lock()
+	defer turn.Unlock()
+	for try, sent := 0, int64(-1); ; try++ {
+		e, err := s.get(ctx, queueKey(name), try > 0)
+		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // then the queue was not the reason
+		if sent = e.Revision; failed == nil && (guard.Value != nil) != lives {
+			failed = errEnded
+		}
+		if err = cmp.Or(err, failed); err == nil {
+			q, err = decode(e)
+		}
+		if err == nil {
+			err = f(&q)
+		}
+		switch {
+		case err != nil && try > 0:
+			return q, session.Refused(err)
+		case err != nil:
+			continue
+		}
+		e.Value = encode(q)
+		if e, err = s.write(ctx, e, guard); err == nil {
+			return decode(e)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return q, err
+		}
+		time.Sleep(mathrand.N(time.Millisecond << min(try, 6)))
+	}
+}
+
+// keep removes the nodes that do not match.
+func (s *store) keep(ctx context.Context, name, id string, lives bool, match func(session.Row) bool) error {
+	_, err := s.edit(ctx, name, id, lives, func(q *queue) error {
+		q.Keep(match)
+		return nil
+	})
+	return err
+}
 
 var errEnded = fmt.Errorf("%w: the store has dropped it", driver.ErrSessionEnded)
 
@@ -62,17 +197,19 @@ type life struct {
 	Nonce   string // because some stores ignore a write that changes nothing
 }
 
-// over reports whether a session has expired whose key has not changed since.
-func over(e Entry, since time.Time) bool {
+// over reports whether a key has kept its revision for at least d and, if it is a
+// session's, for the timeout, since this session first saw it.
+func (s *store) over(e Entry, d time.Duration) bool {
 	var v life
-	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= v.Timeout
+	since := s.learn(e)
+	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= max(v.Timeout, d)
 }
 
 // sign writes the session's key, or removes it at the end. A conflict comes from
 // another heartbeat, which may have had no answer, or from whoever ended it.
 func (s *store) sign(ctx context.Context, end bool) error {
 	for fresh := false; ; fresh = true {
-		e, err := s.get(ctx, s.key, fresh)
+		e, err := s.get(ctx, sessionKey(s.id), fresh)
 		if err != nil || e.Value == nil {
 			return cmp.Or(err, errEnded)
 		}
@@ -94,226 +231,148 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) { return 0, s.s
 
 // End removes the nodes once the key is gone, because then no change succeeds
 // that is still under way.
-func (s *store) End(ctx context.Context) error {
+func (s *store) End(ctx context.Context) (failed error) {
 	defer s.kv.Close()
 	if err := s.sign(ctx, true); err != nil && !errors.Is(err, driver.ErrSessionEnded) {
 		return err
 	}
-	return s.prune(ctx, true)
-}
-
-func (s *store) Expire(ctx context.Context) (more bool, err error) {
-	return false, s.prune(ctx, false)
-}
-
-// prune removes the nodes of ended sessions from the queues that this session
-// has used: its own nodes, or those that it meets in queues that it uses now.
-func (s *store) prune(ctx context.Context, own bool) (failed error) {
-	queues := make(map[string][]string) // by session
-	s.mu.Lock()
-	for key, c := range s.cache {
-		name, ok := queueOf(key)
-		if !ok || !own && time.Since(c.used) >= s.timeout {
-			continue
-		}
-		q, _ := decode(c.Entry)
-		if c.doubt {
-			q.Nodes = append(q.Nodes, node{Owner: s.id})
-		}
-		for _, n := range q.Nodes {
-			if n.Owner != "" && s.owns(n) == own && !slices.Contains(queues[n.Owner], name) {
-				queues[n.Owner] = append(queues[n.Owner], name)
-			}
-		}
-	}
-	s.mu.Unlock()
-	for id, names := range queues {
-		ended, err := s.ended(ctx, sessionKey(id))
-		for _, name := range names {
-			if ended && err == nil {
-				err = s.remove(ctx, name, sessionKey(id), false, func(n node) bool { return n.Owner == id })
-			}
-		}
-		if !errors.Is(err, driver.ErrSessionEnded) { // the guard's error if the session lives
-			failed = errors.Join(failed, err)
-		}
+	for _, name := range slices.Compact(slices.Sorted(maps.Values(s.open))) {
+		failed = errors.Join(failed, s.keep(ctx, name, s.id, false, func(n session.Row) bool { return n.Owner != s.id }))
 	}
 	return failed
 }
 
-// ended reports whether a session has ended. If it has expired, ended ends it.
-func (s *store) ended(ctx context.Context, key string) (bool, error) {
-	e, err := s.get(ctx, key, true)
-	if err != nil || e.Value == nil {
-		return true, err
+// Cancel relies on the heartbeat: after it, no Create succeeds that is still
+// under way.
+func (s *store) Cancel(ctx context.Context, creates []session.Change) (failed error) {
+	if err := s.sign(ctx, false); err != nil {
+		return err
 	}
-	var since time.Time
-	s.with(key, func(c *cached) { since = c.since })
-	if !over(e, since) {
-		return false, nil
+	numbers := make(map[string][]int64)
+	for _, c := range creates {
+		numbers[c.Queue] = append(numbers[c.Queue], c.Number)
 	}
-	e.Value = nil
-	_, err = s.write(ctx, e)
-	return err == nil, nil // otherwise it has sent a heartbeat, or the next search ends it
-}
-
-// Tidy removes the keys of sessions that have expired, and of queues without
-// nodes, that are the same as at the last call, and forgets queues in which this
-// session has no node. The first call makes no request, so that short sessions
-// do not tidy.
-func (s *store) Tidy(ctx context.Context) (more bool, err error) {
-	before, since := s.unused, s.tidied
-	if s.unused, s.tidied = make(map[string]int64), time.Now(); before == nil {
-		return false, nil
+	for name, numbers := range numbers {
+		others := func(n session.Row) bool { return n.Owner != s.id || !slices.Contains(numbers, n.Number) }
+		failed = errors.Join(failed, s.keep(ctx, name, s.id, true, others))
 	}
-	s.mu.Lock()
-	maps.DeleteFunc(s.cache, func(key string, c *cached) bool {
-		q, _ := decode(c.Entry)
-		return key != s.key && time.Since(c.used) > time.Hour && !c.doubt && !slices.ContainsFunc(q.Nodes, s.owns)
-	})
-	s.mu.Unlock()
-	all, err := s.kv.Scan(ctx)
-	for _, e := range all {
-		q, decodeErr := decode(e)
-		if decodeErr != nil || len(q.Nodes) > 0 || q.Value != nil {
-			continue
-		}
-		s.unused[e.Key] = e.Revision
-		if before[e.Key] == e.Revision && over(e, since) {
-			_, _ = s.kv.Write(ctx, Entry{Key: e.Key, Revision: e.Revision}) // an error leaves it to the next time
-		}
-	}
-	return false, err
+	return failed
 }
 
 func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
-	q, err := s.edit(ctx, c.Queue, s.key, true, func(q *queue) (err error) {
-		r.Place, err = s.apply(c, q)
+	if c.Kind == session.Create {
+		s.with(queueKey(c.Queue), func(*cached) { s.open[c.Number] = c.Queue })
+	}
+	var n session.Row
+	q, err := s.edit(ctx, c.Queue, s.id, true, func(q *queue) (err error) {
+		n, err = q.Apply(c, s.id, 0)
 		return err
 	})
 	if err != nil {
-		s.with(queueKey(c.Queue), func(cache *cached) { cache.doubt = cache.doubt || c.Kind == session.Create })
 		return r, err
 	}
-	if c.Kind == session.Create {
-		r.Place = q.Nodes[len(q.Nodes)-1].place()
+	switch c.Kind {
+	case session.Create:
+		n = q.Nodes[len(q.Nodes)-1]
+	case session.Delete:
+		s.with(queueKey(c.Queue), func(*cached) { delete(s.open, n.Number) })
 	}
-	now := q.snapshot()
-	r.Nodes, r.Version = now.Nodes, now.Version
+	r.Snapshot, r.Place = q.snapshot(), n.Place()
 	if s.listens.Load() {
 		r.Announced = session.Every
 	}
 	return r, nil
 }
 
-// apply makes a change, and returns the node as it was before.
-func (s *store) apply(c session.Change, q *queue) (was driver.Place, err error) {
-	if c.Kind == session.Create {
-		q.Nodes = append(q.Nodes, node{Name: c.Prefix, Owner: s.id, Number: c.Number, Data: c.Data})
-		return was, nil
-	}
-	i := slices.IndexFunc(q.Nodes, func(n node) bool {
-		if c.Kind == session.Remove {
-			return n.Name == c.Place.Name && n.Token == c.Place.Token
+func (s *store) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
+	for _, of := range ask {
+		e, err := s.get(ctx, queueKey(of.Queue), true)
+		q, bad := decode(e)
+		if err = cmp.Or(err, bad); err != nil {
+			return nil, err
 		}
-		return s.owns(n) && n.Token == c.Place.Token
-	})
-	if i < 0 {
-		return was, driver.ErrGone
-	}
-	was = q.Nodes[i].place()
-	switch {
-	case c.Kind == session.Replace:
-		q.Nodes[i].Name = driver.FormatName(c.Prefix, was.Seq)
-	case c.Kind != session.SetValue:
-		q.Nodes = slices.Delete(q.Nodes, i, i+1)
-		if c.Cause == driver.Released {
-			q.Released = was.Name
-		}
-	case q.Value != nil && q.Value.Token > c.Place.Token:
-		return was, driver.ErrStale
-	default:
-		q.Value = &value{c.Place.Token, c.Data}
-	}
-	return was, nil
-}
-
-// Cancel relies on the heartbeat: after it, no Create succeeds that is still
-// under way.
-func (s *store) Cancel(ctx context.Context, creates []session.Change) error {
-	if err := s.sign(ctx, false); err != nil {
-		return err
-	}
-	queues, numbers := make(map[string]bool), make(map[int64]bool)
-	for _, c := range creates {
-		queues[c.Queue], numbers[c.Number] = true, true
-	}
-	for name := range queues {
-		if err := s.remove(ctx, name, s.key, true, func(n node) bool { return s.owns(n) && numbers[n.Number] }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove removes the nodes that match.
-func (s *store) remove(ctx context.Context, name, guard string, lives bool, match func(node) bool) error {
-	_, err := s.edit(ctx, name, guard, lives, func(q *queue) error {
-		q.Nodes = slices.DeleteFunc(q.Nodes, match)
-		return nil
-	})
-	return err
-}
-
-// read reads a queue.
-func (s *store) read(ctx context.Context, name string) (queue, error) {
-	e, err := s.get(ctx, queueKey(name), true)
-	if err != nil {
-		return queue{}, err
-	}
-	return decode(e)
-}
-
-func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapshot, error) {
-	found := make([]session.Snapshot, len(ask))
-	for i, of := range ask {
-		q, err := s.read(ctx, of.Queue)
-		if err != nil {
-			return found, err
-		}
-		found[i] = q.snapshot()
+		found = append(found, q.snapshot())
 	}
 	return found, nil
 }
 
-func (s *store) Value(ctx context.Context, queue string) ([]byte, int64, error) {
-	q, err := s.read(ctx, queue)
-	if err != nil || q.Value == nil {
-		return nil, 0, err
-	}
-	return q.Value.Text, q.Value.Token, nil
-}
-
-func (s *store) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	q, err := s.read(ctx, queue)
-	for _, n := range q.Nodes {
-		if n.Name == name {
-			return driver.NodeInfo{Token: n.Token, Data: n.Data, Owner: n.Owner}, nil
-		}
-	}
-	return driver.NodeInfo{}, cmp.Or(err, driver.ErrGone)
-}
-
-func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
+func (s *store) Walk(ctx context.Context, _ string) (queues []string, err error) {
 	all, err := s.kv.Scan(ctx)
 	for _, e := range all {
 		name, ok := queueOf(e.Key)
-		below := prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
-		if q, err := decode(e); ok && below && err == nil && len(q.Nodes) > 0 {
+		if q, err := decode(e); ok && err == nil && len(q.Nodes) > 0 {
 			queues = append(queues, name)
 		}
 	}
 	return queues, err
+}
+
+// Expire removes the nodes of ended sessions from the queues that this session
+// uses. An error leaves them to the next call.
+func (s *store) Expire(ctx context.Context) (more bool, err error) {
+	for id, names := range s.met() {
+		if !s.ended(ctx, id) {
+			continue
+		}
+		for _, name := range names {
+			_ = s.keep(ctx, name, id, false, func(n session.Row) bool { return n.Owner != id })
+		}
+	}
+	return false, ctx.Err()
+}
+
+// met returns the queues that this session uses, by the other sessions that it
+// has met there. It forgets what has not been used for long.
+func (s *store) met() map[string][]string {
+	met := make(map[string][]string)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.cache {
+		name, ok := queueOf(key)
+		switch unused := time.Since(c.used); {
+		case unused > 2*tidyAfter:
+			delete(s.cache, key)
+		case ok && unused < s.timeout:
+			q, _ := decode(c.Entry)
+			for _, n := range q.Nodes {
+				if n.Owner != "" && n.Owner != s.id && !slices.Contains(met[n.Owner], name) {
+					met[n.Owner] = append(met[n.Owner], name)
+				}
+			}
+		}
+	}
+	return met
+}
+
+// ended reports whether a session has ended. If it has expired, ended ends it,
+// unless a heartbeat comes first.
+func (s *store) ended(ctx context.Context, id string) bool {
+	e, err := s.get(ctx, sessionKey(id), true)
+	if err == nil && e.Value != nil && s.over(e, 0) {
+		e.Value = nil
+		e, err = s.write(ctx, e)
+	}
+	return err == nil && e.Value == nil
+}
+
+const tidyAfter = time.Hour
+
+// Tidy removes the keys of sessions that have expired, and of queues without
+// nodes, that have not changed for an hour. The first call makes no request, so
+// that short sessions do not tidy.
+func (s *store) Tidy(ctx context.Context) (more bool, err error) {
+	if !s.tidies {
+		s.tidies = true
+		return false, nil
+	}
+	all, err := s.kv.Scan(ctx)
+	for _, e := range all {
+		if q, bad := decode(e); bad == nil && len(q.Nodes) == 0 && q.Setter == 0 && s.over(e, tidyAfter) {
+			e.Value = nil
+			_, _ = s.write(ctx, e) // an error leaves it to the next time
+		}
+	}
+	return false, err
 }
 
 // notifier is a store with notices.
@@ -332,8 +391,7 @@ func (n *notifier) Listening(string, bool) bool { return n.listens.Load() }
 // session polls.
 func (n *notifier) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
 	n.once.Do(func() { n.host.Go(n.watch) })
-	found, err := n.Look(ctx, []session.Query{q})
-	return found[0], err
+	return session.LookAt(ctx, n, q)
 }
 
 func (n *notifier) watch(ctx context.Context) {
@@ -354,14 +412,13 @@ func (n *notifier) watch(ctx context.Context) {
 // changed is called with each notice. It spares a write on a condition that is
 // known to be old, but the session believes nothing that it has not read.
 func (n *notifier) changed(e Entry) {
-	name, ok := queueOf(e.Key)
 	n.mu.Lock()
-	c := n.cache[e.Key]
-	if ok = ok && c != nil; ok && e.Revision > c.Revision {
+	if c := n.cache[e.Key]; c != nil && e.Revision > c.Revision {
 		c.known = false
 	}
 	n.mu.Unlock()
-	if q, err := decode(e); ok && err == nil {
+	name, _ := queueOf(e.Key)
+	if q, err := decode(e); err == nil {
 		n.host.Noticed(name, q.snapshot())
 	}
 }

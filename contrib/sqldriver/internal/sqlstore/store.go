@@ -19,7 +19,7 @@ import (
 type Store interface {
 	session.Store
 	session.Expirer
-	session.Inspector
+	session.Reader
 	session.Tidier
 	session.Starter
 	// Open connects, and creates the tables if they are missing.
