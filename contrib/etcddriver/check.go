@@ -34,15 +34,10 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	if slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Level == driver.Problem }) {
 		return found, nil
 	}
-	ds, err := c.Connect(ctx)
-	if advice := adviceOn(err); advice != "" {
-		return append(found, driver.Finding{Level: driver.Problem, Text: err.Error(), Advice: advice}), nil
-	}
-	if err != nil {
-		return found, err
-	}
-	defer ds.Close()
-	return append(found, ds.(*session.Session).Store().(*backend).checkHistory(ctx, muchHistory)...), ctx.Err()
+	more, err := session.Check(ctx, c, adviceOn, func(st session.Store) []driver.Finding {
+		return st.(*backend).checkHistory(ctx, muchHistory)
+	})
+	return append(found, more...), err
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's

@@ -162,18 +162,9 @@ func (l *listener) run(ctx context.Context) {
 		if time.Since(began) > l.b.timeout/8 {
 			pause = shortest
 		}
-		if !l.lose() || !sleep(ctx, pause) {
+		if !l.lose() || !session.Sleep(ctx, pause) {
 			return
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -405,7 +396,7 @@ const stopAfter = 10 * time.Second
 
 // tend stops following unused queues.
 func (l *listener) tend(ctx context.Context) {
-	for sleep(ctx, stopAfter) {
+	for session.Sleep(ctx, stopAfter) {
 		l.stopUnused(ctx, stopAfter)
 	}
 }

@@ -17,16 +17,9 @@ var _ driver.Checker = (*connector)(nil)
 
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	quiet := &connector{settings: c.settings, quiet: true, addrs: c.settings.addrs}
-	ds, err := quiet.Connect(ctx)
-	if advice := adviceOn(err); advice != "" {
-		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer ds.Close()
-	b := ds.(*session.Session).Store().(*backend)
-	return append(b.checkServer(ctx), b.checkSequences(ctx)), ctx.Err()
+	return session.Check(ctx, quiet, adviceOn, func(st session.Store) []driver.Finding {
+		return append(st.(*backend).checkServer(ctx), st.(*backend).checkSequences(ctx))
+	})
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's

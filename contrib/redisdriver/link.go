@@ -559,13 +559,3 @@ func (r *retries) next() time.Duration {
 }
 
 func (r *retries) reset() { r.last = 0 }
-
-// pause waits for d. It returns false as soon as the link is closed.
-func (l *link) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-l.life.Done():
-		return false
-	}
-}

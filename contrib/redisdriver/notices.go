@@ -75,7 +75,7 @@ func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 
 // subscribeAgain returns nil if the session has ended.
 func (b *backend) subscribeAgain(ctx context.Context, pauses *retries) *redis.PubSub {
-	for b.link.pause(pauses.next()) {
+	for session.Sleep(b.link.life, pauses.next()) {
 		limited, cancel := context.WithTimeout(ctx, b.timeout/2)
 		p, err := b.subscribe(limited)
 		cancel()

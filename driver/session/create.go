@@ -37,7 +37,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 func (s *Session) removeLate(c Change) {
 	for {
 		_, err := s.do(c)
-		if !errors.Is(err, driver.ErrUnavailable) || !s.sleep(cancelPause) {
+		if !errors.Is(err, driver.ErrUnavailable) || !Sleep(s.life, cancelPause) {
 			return
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Session) cancelOrphans() {
 		s.orphans.mu.Lock()
 		s.orphans.creates = append(s.orphans.creates, creates...)
 		s.orphans.mu.Unlock()
-		if !s.sleep(cancelPause) {
+		if !Sleep(s.life, cancelPause) {
 			return
 		}
 	}
@@ -160,12 +160,12 @@ func (s *Session) nextOrphans(most int) []Change {
 	return next
 }
 
-// sleep waits for d, and reports whether it did before the session ended.
-func (s *Session) sleep(d time.Duration) bool {
+// Sleep waits for d, and reports whether it did before ctx ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-s.lease.Done():
+	case <-ctx.Done():
 		return false
 	case <-timer.C:
 		return true

@@ -90,7 +90,7 @@ func (s *Session) tidy() {
 	if t == nil {
 		return
 	}
-	for again := true; again; again = s.sleep(tidyPause) {
+	for again := true; again; again = Sleep(s.life, tidyPause) {
 		for more := true; more; {
 			err := s.ask(func(ctx context.Context) (err error) {
 				more, err = t.Tidy(ctx)

@@ -114,6 +114,21 @@ func view[T any](ctx context.Context, s *Session, what, queue string, f func() (
 	return v, s.explain(what, queue, err)
 }
 
+// Check implements driver.Checker for a connector: it connects, and calls check
+// with the session's store. If advise knows what to do about an error of
+// Connect, that is the only finding.
+func Check(ctx context.Context, c driver.Connector, advise func(error) string, check func(Store) []driver.Finding) ([]driver.Finding, error) {
+	s, err := c.Connect(ctx)
+	if advice := advise(err); advice != "" {
+		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return check(s.(*Session).Store()), ctx.Err()
+}
+
 // Remove implements driver.Inspector.
 func (s *Session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	return s.operate(ctx, "remove "+p.Name, Change{Kind: Remove, Queue: queue, Place: p})

@@ -15,16 +15,9 @@ var _ driver.Checker = (*connector)(nil)
 
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	quiet := &connector{config: c.config, db: c.db, options: c.options, database: c.database, warned: true}
-	ds, err := quiet.Connect(ctx)
-	if advice := adviceOn(err); advice != "" {
-		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer ds.Close()
-	s := ds.(*session.Session).Store().(*store)
-	return append(s.checkSettings(ctx), s.checkSequences(ctx)), ctx.Err()
+	return session.Check(ctx, quiet, adviceOn, func(st session.Store) []driver.Finding {
+		return append(st.(*store).checkSettings(ctx), st.(*store).checkSequences(ctx))
+	})
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's

@@ -67,22 +67,11 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.emptyNew = options.EmptyIsNew
 	if db == nil {
 		return nil, errors.New("mysql: the database is nil")
 	}
-	if options.SessionTimeout != 0 {
-		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
-			return nil, fmt.Errorf("mysql: Options.SessionTimeout: %w", err)
-		}
-	}
-	if options.Grace != 0 {
-		if err := o.parameters()["grace"](options.Grace.String()); err != nil {
-			return nil, fmt.Errorf("mysql: Options.Grace: %w", err)
-		}
-		if o.grace < o.timeout {
-			return nil, errors.New("mysql: Options.Grace is less than SessionTimeout: leases have to end before it does")
-		}
+	if err := o.Set(options.SessionTimeout, options.Grace, options.EmptyIsNew); err != nil {
+		return nil, fmt.Errorf("mysql: %w", err)
 	}
 	if len(options.Database) > maxDatabase {
 		return nil, fmt.Errorf("mysql: Options.Database is longer than %d bytes", maxDatabase)
@@ -121,7 +110,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 
 // begin begins the session of st, which sends its requests through via.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
-	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.timeout, Server: c.server})
+	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
 }
 
 // Format keeps the password out of the output of every verb.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -17,22 +16,13 @@ import (
 // options holds the parameters that this package adds to those of
 // go-sql-driver/mysql in a data source name.
 type options struct {
-	timeout     time.Duration
-	grace       time.Duration // zero means timeout
-	emptyNew    bool
-	connections int
-	files       dsn.TLS
+	sqlstore.Settings
+	files dsn.TLS
 }
 
-func defaults() options {
-	return options{timeout: 10 * time.Second, connections: sqlstore.DefaultConnections}
-}
+func defaults() options { return options{Settings: sqlstore.Defaults()} }
 
-const (
-	minTimeout  = 500 * time.Millisecond
-	maxTimeout  = time.Hour
-	maxDatabase = 256 // 64 characters of four bytes
-)
+const maxDatabase = 256 // 64 characters of four bytes
 
 // form describes a DSN.
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
@@ -78,8 +68,8 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	if database == "" {
 		return nil, o, errors.New("mysql: dsn: the name of the database is missing: " + form)
 	}
-	if o.grace != 0 && o.grace < o.timeout {
-		return nil, o, errors.New("mysql: dsn: grace is less than session_timeout: leases have to end before it does")
+	if err := o.Check(); err != nil {
+		return nil, o, fmt.Errorf("mysql: dsn: %w", err)
 	}
 	if err := o.files.Check(tlsMode == "true", "tls=true"); err != nil {
 		return nil, o, fmt.Errorf("mysql: dsn: %w", err)
@@ -129,12 +119,8 @@ var clientParameters = map[string]bool{
 // parameters returns the parser for each of this package's own parameters. They
 // are stored in o.
 func (o *options) parameters() dsn.Parameters {
-	p := dsn.Parameters{
-		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
-		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
-		"empty_is_new":    dsn.Bool(&o.emptyNew),
-		"max_connections": dsn.Int(&o.connections, sqlstore.MinConnections, sqlstore.MaxConnections),
-	}
+	p := make(dsn.Parameters)
+	o.Settings.AddTo(p)
 	o.files.AddTo(p)
 	return p
 }

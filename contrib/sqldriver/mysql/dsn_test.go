@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -71,7 +72,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 		"/@tcp(db:3307)/locks?session_timeout=3s&max_connections=5&readTimeout=7s&tls=true&tls_ca=%2Fetc%2Fca.pem&tls_server_name=db1")
 	require.NoError(t, err)
 	got := c.(*connector)
-	want := options{timeout: 3 * time.Second, connections: 5, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
+	want := options{Settings: sqlstore.Settings{Timeout: 3 * time.Second, Connections: 5}, files: dsn.TLS{CA: "/etc/ca.pem", ServerName: "db1"}}
 	assert.Equal(t, want, got.options)
 	if got.config.ReadTimeout != 7*time.Second || got.config.Passwd != secret+"/" || len(got.config.Params) != 0 {
 		t.Errorf("read timeout %v, variables of the server %v", got.config.ReadTimeout, got.config.Params)

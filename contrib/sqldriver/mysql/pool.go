@@ -25,7 +25,7 @@ func configOf(c *connector) (*mysql.Config, error) {
 	if files != nil {
 		config.TLS = files
 	}
-	config.Params = lockWaits(c.options.timeout)
+	config.Params = lockWaits(c.options.Timeout)
 	return config, nil
 }
 
@@ -34,7 +34,7 @@ func (s *store) open() (*sql.DB, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return sql.OpenDB(greeter{c, s.config.Addr, sqlstore.ConnectLimit(s.connector.options.timeout)}), func() {}, nil
+	return sql.OpenDB(greeter{c, s.config.Addr, sqlstore.ConnectLimit(s.connector.options.Timeout)}), func() {}, nil
 }
 
 // lockWaits limits how long the session's statements wait for locks in the

@@ -108,7 +108,7 @@ var planted = []mistakes.Mistake{
 		"		discard(conn)\n	}\n	return err", "	}\n	return err",
 		"TestKilledAppendKeepsNoRows"},
 	{"the server keeps a change that was given up", "pool.go",
-		"config.Params = lockWaits(c.options.timeout)", "_ = lockWaits",
+		"config.Params = lockWaits(c.options.Timeout)", "_ = lockWaits",
 		"TestChangesThatWereGivenUpEndInTheServer"},
 	{"an older value overwrites a newer one", "schema.sql",
 		"value = IF(token <= p_token, p_value, value)", "value = p_value",

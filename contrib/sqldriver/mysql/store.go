@@ -31,7 +31,6 @@ type store struct {
 	*sqlstore.Pool
 	id         string
 	generation sqlstore.Generation
-	host       session.Host
 	database   string // set by Open
 }
 
@@ -46,7 +45,7 @@ func newStore(c *connector) (*store, error) {
 			return nil, err
 		}
 	}
-	s.Pool = sqlstore.NewPool(c.db, c.options.connections, c.options.timeout, s.open)
+	s.Pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, s.open)
 	return s, nil
 }
 
@@ -108,14 +107,7 @@ const maxTries = 8
 // pause sleeps for a random time whose bound doubles with each try. It returns
 // false if ctx ended first.
 func pause(ctx context.Context, tries int) bool {
-	timer := time.NewTimer(rand.N(time.Millisecond << tries))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
 // query sends one statement without arguments and passes each row of its
@@ -186,8 +178,6 @@ func (s *store) change(ctx context.Context, generation int64, procedure string, 
 	}
 	return sqlstore.StatusError(status)
 }
-
-func (s *store) Start(h session.Host) { s.host = h }
 
 // Open implements [sqlstore.Store]. It also checks the server.
 func (s *store) Open(ctx context.Context) error {
@@ -312,7 +302,7 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 	o := s.connector.options
 	var status string
 	var grace, wait, rest int64
-	args := []any{s.id, timeout.Microseconds(), o.grace.Microseconds(), o.emptyNew, followed}
+	args := []any{s.id, timeout.Microseconds(), o.Grace.Microseconds(), o.EmptyNew, followed}
 	err = s.call(ctx, "dlock_begin", args, func(scan func(...any) error) error {
 		return scan(&status, &b.Generation, &grace, &wait, &rest)
 	})
@@ -320,7 +310,7 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 	if status == "wait" {
 		b.Wait, b.Rest = time.Duration(wait)*time.Microsecond, time.Duration(rest)*time.Microsecond
 	}
-	if own := max(o.grace, timeout); err == nil && own < longest {
+	if own := max(o.Grace, timeout); err == nil && own < longest {
 		s.connector.graces.Do(func() {
 			slog.Default().WarnContext(ctx, "mysql: other clients of the database have a longer grace: give all clients the same parameter grace, "+
 				"at least their longest session_timeout", "own", own, "longest", longest)
@@ -336,9 +326,7 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	if err == nil {
 		err = sqlstore.StatusError(status)
 	}
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.host.Go(func(ctx context.Context) { s.CloseSilent(ctx, s.connector.options.timeout/16) })
-	}
+	s.Beaten(ctx, err)
 	return time.Duration(micros) * time.Microsecond, err
 }
 
@@ -477,7 +465,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 }
 
 func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.Timeout))
 	defer cancel()
 	known := true
 	err = s.call(ctx, "dlock_walk", []any{s.id, prefix}, func(scan func(...any) error) error {

@@ -19,16 +19,9 @@ import (
 var _ driver.Checker = (*connector)(nil)
 
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
-	ds, err := c.Connect(ctx)
-	if advice := adviceOn(err); advice != "" {
-		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer ds.Close()
-	s := ds.(*session.Session).Store().(*store)
-	return append(s.checkServer(ctx), s.checkSequences(ctx)), ctx.Err()
+	return session.Check(ctx, c, adviceOn, func(st session.Store) []driver.Finding {
+		return append(st.(*store).checkServer(ctx), st.(*store).checkSequences(ctx))
+	})
 }
 
 // adviceOn returns what to do about an error of Connect, unless the server's

@@ -64,7 +64,7 @@ type Options struct {
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	o := defaults()
-	o.notify, o.emptyNew = !options.NoNotify, options.EmptyIsNew
+	o.notify = !options.NoNotify
 	if db == nil {
 		return nil, errors.New("postgres: the database is nil")
 	}
@@ -73,18 +73,8 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 			return nil, fmt.Errorf("postgres: Options.Schema: %w", err)
 		}
 	}
-	if options.SessionTimeout != 0 {
-		if err := o.parameters()["session_timeout"](options.SessionTimeout.String()); err != nil {
-			return nil, fmt.Errorf("postgres: Options.SessionTimeout: %w", err)
-		}
-	}
-	if options.Grace != 0 {
-		if err := o.parameters()["grace"](options.Grace.String()); err != nil {
-			return nil, fmt.Errorf("postgres: Options.Grace: %w", err)
-		}
-		if o.grace < o.timeout {
-			return nil, errors.New("postgres: Options.Grace is less than SessionTimeout: leases have to end before it does")
-		}
+	if err := o.Set(options.SessionTimeout, options.Grace, options.EmptyIsNew); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	return &connector{db: db, options: o}, nil
 }
@@ -112,7 +102,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 
 // begin begins the session of st, which sends its requests through via.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
-	return sqlstore.Connect(ctx, st, via, session.Config{Name: "postgres", ID: st.id, Timeout: c.options.timeout, Server: c.server})
+	return sqlstore.Connect(ctx, st, via, session.Config{Name: "postgres", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
 }
 
 // Format keeps the password out of the output of every verb.

@@ -17,24 +17,16 @@ import (
 // options holds the parameters that this package adds to those of pgx in a data
 // source name.
 type options struct {
-	timeout     time.Duration
-	grace       time.Duration // zero means timeout
-	emptyNew    bool          // a schema without data counts as new
-	schema      string
-	connections int
-	notify      bool
+	sqlstore.Settings
+	schema string
+	notify bool
 }
 
 func defaults() options {
-	return options{timeout: 10 * time.Second, schema: defaultSchema, connections: sqlstore.DefaultConnections, notify: true}
+	return options{Settings: sqlstore.Defaults(), schema: defaultSchema, notify: true}
 }
 
-const (
-	minTimeout = 500 * time.Millisecond
-	maxTimeout = time.Hour
-
-	minConnectTimeout = 500 * time.Millisecond
-)
+const minConnectTimeout = 500 * time.Millisecond
 
 // parseDSN splits a data source name into the parts for pgx and for this
 // package. No error repeats a part of the password, even if special characters
@@ -67,8 +59,8 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 			return nil, o, unknownParameter(name, hidden)
 		}
 	}
-	if o.grace != 0 && o.grace < o.timeout {
-		return nil, o, errors.New("postgres: dsn: grace is less than session_timeout: leases have to end before it does")
+	if err := o.Check(); err != nil {
+		return nil, o, fmt.Errorf("postgres: dsn: %w", err)
 	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
 	config, err := pgx.ParseConfig(u.String())
@@ -84,7 +76,7 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 			"a session needs the primary server")
 	}
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout(config, o.timeout)
+		config.ConnectTimeout = connectTimeout(config, o.Timeout)
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8" // names must not depend on the encoding of the database
 	return config, o, nil
@@ -132,12 +124,8 @@ var pgxParameters = map[string]bool{
 }
 
 func (o *options) parameters() dsn.Parameters {
-	return dsn.Parameters{
-		"session_timeout": dsn.Duration(&o.timeout, minTimeout, maxTimeout),
-		"grace":           dsn.Duration(&o.grace, minTimeout, maxTimeout),
-		"empty_is_new":    dsn.Bool(&o.emptyNew),
-		"max_connections": dsn.Int(&o.connections, sqlstore.MinConnections, sqlstore.MaxConnections),
-		"notify":          dsn.Bool(&o.notify),
+	p := dsn.Parameters{
+		"notify": dsn.Bool(&o.notify),
 		"schema": func(value string) error {
 			if o.schema = value; !schemaName.MatchString(value) {
 				return errors.New("not a name of at most 40 lower-case letters, digits and underscores")
@@ -145,6 +133,8 @@ func (o *options) parameters() dsn.Parameters {
 			return nil
 		},
 	}
+	o.Settings.AddTo(p)
+	return p
 }
 
 // reason returns the text of an error from pgx, without the data source name

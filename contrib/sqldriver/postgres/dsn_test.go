@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
@@ -62,7 +63,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&notify=false&application_name=shop")
 	require.NoError(t, err)
 	got := c.(*connector)
-	want := options{timeout: 3 * time.Second, schema: "jobs", connections: 5}
+	want := options{Settings: sqlstore.Settings{Timeout: 3 * time.Second, Connections: 5}, schema: "jobs"}
 	assert.Equal(t, want, got.options)
 	if p := got.config.RuntimeParams; p["application_name"] != "shop" || p["client_encoding"] != "UTF8" || len(p) != 2 {
 		t.Errorf("the server gets the parameters %v", got.config.RuntimeParams)

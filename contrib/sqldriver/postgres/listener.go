@@ -71,7 +71,7 @@ func (s *store) Listening(queue string, whole bool) bool {
 // listen subscribes to the notices of a queue. It is best effort, and leaves
 // half the time of a request to the look that follows.
 func (l *listener) listen(ctx context.Context, queue string) {
-	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.timeout)/2)
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.Timeout)/2)
 	defer cancel()
 	listening := make(chan bool, 1)
 	if !l.store.connector.options.notify || l.store.Listening(queue, false) || !l.want(l.channel(queue), listening) {
@@ -125,8 +125,8 @@ func (l *listener) run() {
 		// After an error, the session polls often until the next connection.
 		_ = l.connect()
 		l.disconnected()
-		l.store.host.Lost()
-		timer := time.NewTimer(l.store.connector.options.timeout / 4)
+		l.store.Host.Lost()
+		timer := time.NewTimer(l.store.connector.options.Timeout / 4)
 		select {
 		case <-l.life.Done():
 			timer.Stop()
@@ -209,7 +209,7 @@ func answer(callers []chan<- bool) {
 // connect opens a connection and receives notices until it breaks. Its timeout
 // is short, because callers of listen are waiting.
 func (l *listener) connect() error {
-	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
 	db, err := l.store.DB()
 	if err != nil {
@@ -243,7 +243,7 @@ func (l *listener) receive(conn *pgx.Conn) error {
 		return err
 	}
 	if l.lost {
-		l.store.host.Lost() // again, because of what was removed before this connection listened
+		l.store.Host.Lost() // again, because of what was removed before this connection listened
 	}
 	l.mu.Lock()
 	l.connected, l.interrupt = true, func() {}
@@ -263,7 +263,7 @@ func (l *listener) receive(conn *pgx.Conn) error {
 // because a proxy that pools transactions delivers only those sent on the same
 // one. It also fails if the program's OnNotification hook swallows the notices.
 func (l *listener) echo(conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
 	channel := l.store.connector.options.schema + "_" + strings.ToLower(rand.Text())
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
@@ -319,7 +319,7 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	if len(channels) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.timeout/4)
+	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
 	if _, err := conn.Exec(ctx, "LISTEN "+strings.Join(channels, "; LISTEN ")); err != nil {
 		return err
@@ -347,7 +347,7 @@ func (l *listener) wait(conn *pgx.Conn) error {
 	n, err := conn.WaitForNotification(ctx)
 	if err == nil {
 		if n, ok := parseNotice(n.Payload); ok {
-			l.store.host.Gone(n.queue, n.name, n.why, n.proof)
+			l.store.Host.Gone(n.queue, n.name, n.why, n.proof)
 		}
 		return nil
 	}

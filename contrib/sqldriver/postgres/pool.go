@@ -12,7 +12,7 @@ import (
 )
 
 func newPool(c *connector) *sqlstore.Pool {
-	return sqlstore.NewPool(c.db, c.options.connections, c.options.timeout, func() (*sql.DB, func(), error) {
+	return sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
 		config := c.config.Copy()
 		config.DialFunc = links.dial

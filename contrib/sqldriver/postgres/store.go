@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,7 +25,6 @@ type store struct {
 	*sqlstore.Pool
 	id         string
 	generation sqlstore.Generation
-	host       session.Host
 	listener   *listener
 	texts      *texts
 }
@@ -160,8 +158,6 @@ func (s *store) change(ctx context.Context, generation int64, text string, args 
 	return sqlstore.StatusError(status)
 }
 
-func (s *store) Start(h session.Host) { s.host = h }
-
 func (s *store) Open(ctx context.Context) error {
 	version, err := s.version(ctx)
 	if missing(err) {
@@ -216,12 +212,12 @@ func (s *store) user() string {
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
 	o := s.connector.options
 	var wait, rest, grace int64
-	err = s.query(ctx, s.texts.begin, []any{s.id, timeout.Seconds(), o.grace.Seconds(), o.emptyNew}, func(scan func(...any) error) error {
+	err = s.query(ctx, s.texts.begin, []any{s.id, timeout.Seconds(), o.Grace.Seconds(), o.EmptyNew}, func(scan func(...any) error) error {
 		return scan(&wait, &rest, &b.Generation, &grace)
 	})
 	b.Wait, b.Rest = time.Duration(wait)*time.Millisecond, time.Duration(rest)*time.Millisecond
 	longest := time.Duration(grace) * time.Millisecond
-	if own := max(o.grace, timeout); err == nil && own < longest {
+	if own := max(o.Grace, timeout); err == nil && own < longest {
 		s.connector.graces.Do(func() {
 			slog.Default().WarnContext(ctx, "postgres: other clients of the schema have a longer grace: give all clients the same parameter grace, "+
 				"at least their longest session_timeout", "own", own, "longest", longest)
@@ -235,9 +231,7 @@ func ignore(func(...any) error) error { return nil }
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
 	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.host.Go(func(ctx context.Context) { s.CloseSilent(ctx, s.connector.options.timeout/16) })
-	}
+	s.Beaten(ctx, err)
 	return time.Duration(millis.Int64) * time.Millisecond, sqlstore.IfKnown(millis.Valid, err)
 }
 
@@ -366,7 +360,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 }
 
 func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.timeout))
+	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(s.connector.options.Timeout))
 	defer cancel()
 	known := true
 	err = s.query(ctx, s.texts.walk, []any{s.id, prefix}, func(scan func(...any) error) error {

@@ -16,17 +16,11 @@ import (
 var _ driver.Checker = (*connector)(nil)
 
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
-	ds, err := c.Connect(ctx)
-	if advice := adviceOn(err); advice != "" {
-		return []driver.Finding{{Level: driver.Problem, Text: err.Error(), Advice: advice}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer ds.Close()
-	m := ds.(*session.Session).Store().(*member)
-	free, known := freeSpace(filepath.Dir(m.db.path))
-	return append(checkFile(m.db.path, free, known), m.checkSequences(ctx)), ctx.Err()
+	return session.Check(ctx, c, adviceOn, func(st session.Store) []driver.Finding {
+		m := st.(*member)
+		free, known := freeSpace(filepath.Dir(m.db.path))
+		return append(checkFile(m.db.path, free, known), m.checkSequences(ctx))
+	})
 }
 
 // adviceOn returns what to do about an error of Connect, if this package knows.

@@ -399,13 +399,9 @@ func (n *notifier) watch(ctx context.Context) {
 		n.listens.Store(now)
 		n.host.Lost()
 	}
-	for ctx.Err() == nil {
+	for again := true; again; again = session.Sleep(ctx, 100*time.Millisecond) {
 		_ = n.watcher.Watch(ctx, "q/", func() { listen(true) }, n.changed)
 		listen(false)
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 const (
@@ -28,6 +29,8 @@ type Pool struct {
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
 	idle   time.Duration // after which the session's own connections are closed
+	silent time.Duration // how long a connection may take to answer a ping
+	Host   session.Host  // set by Start
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -47,7 +50,7 @@ func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func()
 	if connections <= 0 {
 		connections = DefaultConnections
 	}
-	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute)}
+	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute), silent: timeout / 16}
 }
 
 // CheckConnections returns an error if db allows too few connections for a
@@ -136,11 +139,21 @@ func (p *Pool) Admit(ctx context.Context) error {
 	return err
 }
 
-// CloseSilent closes idle connections that do not reply within the limit, after
-// a heartbeat that was not answered: a firewall may have dropped the open
-// connections, and later heartbeats must not pick them.
-func (p *Pool) CloseSilent(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// Start implements [session.Starter].
+func (p *Pool) Start(h session.Host) { p.Host = h }
+
+// Beaten is called after each heartbeat, with its context and error. If there
+// was no answer in time, it closes the idle connections that do not reply: a
+// firewall may have dropped the open connections, and later heartbeats must not
+// pick them.
+func (p *Pool) Beaten(ctx context.Context, err error) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		p.Host.Go(p.closeSilent)
+	}
+}
+
+func (p *Pool) closeSilent(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, p.silent)
 	defer cancel()
 	db, err := p.DB()
 	if err != nil {
