@@ -33,10 +33,17 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 }
 
 // removeLate removes the node of a caller that has left. If the store refuses, a
-// repeat would be refused, too, and the node stays until the session ends.
+// repeat would be refused, too, and the node stays until the session ends. Each
+// attempt takes a turn among the callers.
 func (s *Session) removeLate(c Change) {
 	for {
+		select {
+		case s.slots <- struct{}{}:
+		case <-s.lease.Done():
+			return
+		}
 		_, err := s.do(c)
+		<-s.slots
 		if !errors.Is(err, driver.ErrUnavailable) || !Sleep(s.life, cancelPause) {
 			return
 		}

@@ -40,12 +40,12 @@ func (l *looks) now(queues ...string) {
 	poke(l.called)
 }
 
-// take returns the queues to look at at once.
-func (l *looks) take() []string {
+// take returns those of the watched queues to look at at once.
+func (l *looks) take(watched []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer clear(l.due)
-	return slices.Collect(maps.Keys(l.due))
+	return slices.DeleteFunc(watched, func(queue string) bool { return !l.due[queue] })
 }
 
 func poke(c chan struct{}) {
@@ -69,8 +69,7 @@ func (s *Session) look() {
 			due = next
 		}
 		timer.Reset(time.Until(due))
-		queues := s.watches.Queues()
-		all := len(queues)
+		called := false
 		select {
 		case <-s.lease.Done():
 			return
@@ -78,11 +77,16 @@ func (s *Session) look() {
 			pause, changed = s.config.Shortest, time.Now()
 			continue
 		case <-s.looks.called:
-			queues = s.looks.take()
+			called = true
 		case <-timer.C:
 		}
 		began := time.Now()
-		if pause == s.config.Longest {
+		queues := s.watches.Queues()
+		all := len(queues)
+		if called {
+			queues = s.looks.take(queues)
+		}
+		if quiet := pause == s.config.Longest; quiet { // a request more does not matter
 			s.subscribeAgain()
 		}
 		if s.lookAt(queues) {
@@ -90,7 +94,7 @@ func (s *Session) look() {
 		}
 		// A busy store is spared by a pause of twice the time of a look.
 		pause = min(max(s.config.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.config.Longest)
-		if len(queues) >= all {
+		if len(queues) == all {
 			due = time.Time{}
 		}
 	}
@@ -109,12 +113,11 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// lookAt looks at those of the queues that are watched, and reports whether one
-// has changed.
+// lookAt looks at watched queues, and reports whether one has changed.
 func (s *Session) lookAt(queues []string) (changed bool) {
 	var ask []asked
 	var queries []Query
-	for _, queue := range slices.DeleteFunc(queues, func(queue string) bool { return !s.watches.Has(queue) }) {
+	for _, queue := range queues {
 		a := s.asking(Query{Queue: queue})
 		if !s.watches.Whole(queue) {
 			a.Names = s.watches.Names(queue) // all that were armed before the mark of a

@@ -186,9 +186,8 @@ func call[T any](ctx context.Context, s *Session, f func() (T, error), late func
 		<-s.slots
 		return v, s.lease.Err()
 	}
-	exit := func() { <-s.slots; s.group.all.Done() }
 	if ctx.Done() == nil {
-		defer exit()
+		defer func() { <-s.slots; s.group.all.Done() }()
 		return f()
 	}
 	type result struct {
@@ -197,8 +196,9 @@ func call[T any](ctx context.Context, s *Session, f func() (T, error), late func
 	}
 	results, left := make(chan result), make(chan struct{})
 	go func() {
-		defer exit()
+		defer s.group.all.Done()
 		v, err := f()
+		<-s.slots
 		select {
 		case results <- result{v, err}:
 		case <-left:

@@ -86,6 +86,37 @@ func TestTheNodeOfACallerThatHasLeftIsRemovedUntilTheStoreConfirmsIt(t *testing.
 	})
 }
 
+func TestTheRemovalOfALateNodeKeepsNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = func(_ context.Context, what string) error {
+			if what == "create" {
+				time.Sleep(time.Second)
+			} else if what == "delete" {
+				return Refused(errBroken)
+			}
+			return nil
+		}
+		s, err := Connect(t.Context(), f, Config{Name: "fake", Timeout: time.Minute, Requests: 1})
+		require.NoError(t, err)
+		defer s.Close()
+		for _, call := range []func(context.Context) error{
+			func(ctx context.Context) error {
+				_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				return nil
+			},
+			func(ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			assert.NoError(t, call(ctx))
+			cancel()
+			time.Sleep(2 * time.Second)
+		}
+		assert.Greater(t, f.count("delete"), 10)
+	})
+}
+
 // At most Requests requests run for callers, so that heartbeats find a free
 // connection. The wait for a turn does not count towards a request's time
 // limit, and a caller that leaves meanwhile sends nothing.

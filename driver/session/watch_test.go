@@ -303,6 +303,22 @@ func TestOneLookServesAllWatchesAndLooksBecomeRarer(t *testing.T) {
 	}
 }
 
+// A look at some queues, or at those that nobody watches any more, is not the
+// look at all.
+func TestLooksThatTheStoreCallsForPostponeNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, _, waiter := waiting(t)
+		join(t, s, "busy")
+		join(t, s, "busy")
+		f.set(func() { f.queues["q"] = f.queues["q"][1:] }) // without a notice
+		for range 4 {
+			s.looks.now("busy", "left")
+			time.Sleep(s.config.Timeout / 8)
+		}
+		assert.Equal(t, "ended", received(waiter.Watch))
+	})
+}
+
 func TestASessionThatDoesNotWaitDoesNotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
