@@ -62,14 +62,15 @@
 //
 // A free lock takes two requests, its transaction and its release. A session
 // that waits in a queue, or holds a lock for longer, follows the queue with an
-// etcd watch. A hand-over between such sessions takes one request, but etcd
-// sends each of them a message for every change, so that locks with many
-// contenders get slower: see docs/use/choosing-a-store.md.
+// etcd watch. A hand-over between such sessions takes one request, or two if the
+// waiter had more than 16 nodes ahead when it joined. Etcd sends the others a
+// message for every change, so that locks with many contenders get slower: see
+// docs/use/choosing-a-store.md.
 //
 // A session has one connection to each server in the data source name, for all
 // requests, watches and heartbeats. A server needs one file descriptor per
 // session. Requests are distributed over the servers in turn. A server that
-// leaves a request unanswered is avoided for a minute.
+// leaves a request unanswered is avoided for a minute if another one answers.
 //
 // # Permissions
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// The methods below build keys as described in the package documentation. A
-// double slash ends the name of the queue, since no name contains one.
+// The methods below build the keys that docs/contribute/other-languages.md
+// describes. A double slash ends the name of the queue, since no name has one.
 
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }

@@ -41,3 +41,20 @@ func TestKilledAppendKeepsNoRows(t *testing.T) {
 		return err == nil && slices.Equal(nodes, []driver.Node{j.Node})
 	})
 }
+
+// Without its uptime, a server would look the same after a restart.
+func TestAServerThatHidesItsUptimeIsRefused(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=20s")
+	newSession(t, c)
+	all := statements()
+	i := slices.IndexFunc(all, func(text string) bool { return strings.Contains(text, "PROCEDURE IF NOT EXISTS dlock_here") })
+	c.exec(t, "DROP PROCEDURE dlock_here")
+	c.exec(t, strings.NewReplacer("'UPTIME'", "'NONE'", "'Uptime'", "'NONE'").Replace(all[i]))
+	connector, err := Driver{}.OpenConnector(c.server.DSN(c.database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connector.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "uptime") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -110,6 +110,9 @@ BEGIN
         SELECT (UNIX_TIMESTAMP() - CAST(VARIABLE_VALUE AS DECIMAL(20)) + 18446744073709551616) % 18446744073709551616
             INTO v_start FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime';
     END IF;
+    IF v_start IS NULL THEN -- the server would look the same after a restart
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the server does not show its uptime';
+    END IF;
     SET @dlock_here = MD5(CONCAT(v_start, '/', RIGHT(UUID(), 12), '/', @@GLOBAL.hostname, '/', @@GLOBAL.port, '/', @@GLOBAL.datadir));
     COMMIT AND NO CHAIN NO RELEASE;
 END
