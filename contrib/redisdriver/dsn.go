@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -77,7 +77,7 @@ func parse(text string) (*settings, error) {
 	if err := s.takeOwn(u, q); err != nil {
 		return nil, err
 	}
-	for i, name := range slices.Sorted(keys(q)) {
+	for i, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains(clientParameters, name) && !(q.Has("master_name") && slices.Contains(sentinelParameters, name)) {
 			return nil, unknown(u, q, name, i)
 		}
@@ -106,16 +106,6 @@ func unknown(u *url.URL, q url.Values, name string, i int) error {
 }
 
 const parameterLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-
-func keys(q url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range q {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
 
 func split(text string) (*url.URL, url.Values, error) {
 	if text == "" {
@@ -191,18 +181,8 @@ func (s *settings) parameters() dsn.Parameters {
 	return dsn.Parameters{
 		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
 		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
-		"replicas": func(v string) (err error) {
-			if s.replicas, err = strconv.Atoi(v); err != nil || s.replicas < 0 || s.replicas > maxReplicas {
-				return fmt.Errorf("not a number from 0 to %d", maxReplicas)
-			}
-			return nil
-		},
-		"empty_is_new": func(v string) (err error) {
-			if s.emptyNew, err = strconv.ParseBool(v); err != nil {
-				return errors.New("not true or false")
-			}
-			return nil
-		},
+		"replicas":        dsn.Int(&s.replicas, 0, maxReplicas),
+		"empty_is_new":    dsn.Bool(&s.emptyNew),
 		"namespace": func(v string) error {
 			if s.namespace = v; !goodNamespace(v) {
 				return fmt.Errorf("not of 1 to %d printable characters without braces and spaces", maxNamespace)
@@ -272,7 +252,7 @@ func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (
 	if _, err := with(nil); err != nil {
 		return parsed, errors.New("the host, the path or the number of the database is wrong (as in redis://localhost:6379/0 or unix:///run/redis.sock)")
 	}
-	for _, name := range slices.Sorted(keys(q)) {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if _, err := with(url.Values{name: q[name]}); err != nil {
 			return parsed, fmt.Errorf("parameter %s has a bad value", name)
 		}

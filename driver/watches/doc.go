@@ -7,9 +7,8 @@
 // 6 and 13 of package driver. Drivers call those of the following methods that
 // suit their store:
 //
-//   - [Set.Look] compares the watches with a list of the queue. It is for stores
-//     that send no notices, and for the time after a reconnect.
-//     [Set.LookReleased] also sends Released, if the store records releases.
+//   - [Set.Compare] compares the watches with a list of the queue. It is for
+//     stores that send no notices, and for the time after a reconnect.
 //   - [Set.Gone] takes a notice that a node has gone.
 //   - [Set.Announced] does so if others than the store may send notices, and
 //     [Set.Left] if the session has removed the node itself.
@@ -29,6 +28,6 @@
 //		return w, nil
 //	}
 //
-// Here look calls [Set.Look] with a list of the queue. The session also calls
-// it periodically for each queue returned by [Set.Queues].
+// Here look calls [Set.Mark], lists the queue, and calls [Set.Compare]. The
+// session also calls it periodically for each queue returned by [Set.Queues].
 package watches

@@ -18,10 +18,9 @@ func Example() {
 	watch := set.Arm("stock/42", waiter, holder.Node)
 	defer watch.Stop()
 
-	err := set.Look("stock/42", func() (nodes []driver.Place, version any, err error) {
-		return []driver.Place{holder, waiter}, nil, nil // the nodes in the store, and no version
-	})
-	fmt.Println("error of the look:", err)
+	before := set.Mark()
+	nodes := []driver.Place{holder, waiter} // as the store lists them, without a version
+	set.Compare("stock/42", before, nil, nodes, driver.Node{}, nil)
 
 	set.Gone("stock/42", holder.Node, driver.Released)
 	fmt.Println(<-watch.C)
@@ -30,7 +29,6 @@ func Example() {
 	_, open := <-watch.C
 	fmt.Println("open:", open)
 	// Output:
-	// error of the look: <nil>
 	// released
 	// open: false
 }

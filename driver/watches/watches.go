@@ -13,7 +13,7 @@ import (
 // use. A Set must not be copied after first use.
 //
 // A Set is safe for concurrent use and has no goroutine of its own. No method
-// blocks, except that Look waits for its list.
+// blocks.
 //
 // Each watch reports changes in the order in which the set learns of them. It
 // never sends Released after its own node has gone. If the own node goes after
@@ -84,7 +84,7 @@ func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 //
 // A node may go just before Arm, so the driver asks the store which nodes are
 // in the queue after calling Arm. If a watched node is missing, the driver ends
-// the watch by calling Look or Gone, or stops it and returns Ended instead. It
+// the watch by calling Compare or Gone, or stops it and returns Ended instead. It
 // need not ask if it knows that all watched nodes are in the queue and that
 // none can go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
@@ -94,10 +94,10 @@ func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Wat
 // ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch
 // that has ended.
 //
-// Look ends the watch if the version of the queue has changed, so the driver
+// Compare ends the watch if the version of the queue has changed, so the driver
 // must have read the version before ArmQueue returns. A nil version means that
-// it is unknown, and every Look ends the watch. This suits drivers that report
-// every change by Gone or Changed, and call Look only after a reconnect.
+// it is unknown, and every Compare ends the watch. This suits drivers that
+// report every change by Gone or Changed, and list only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
@@ -217,7 +217,7 @@ func (s *Set) Whole(queue string) bool {
 }
 
 // Names returns the names of the watched nodes of the queue, in no particular
-// order. It is meant for use by the list function of [Set.Look].
+// order. A driver may list only these, if its store finds single nodes faster.
 func (s *Set) Names(queue string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,55 +231,6 @@ func (s *Set) Names(queue string) []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// Look calls list, compares the watches of the queue with its result, and ends
-// the watches that have missed a change. If list returns an error, no watch
-// ends, and Look returns that error. Look never sends Released, because a list
-// does not show why a node has gone: see [Set.LookReleased].
-//
-// The function list asks the store for all nodes that are in the queue at one
-// instant after list was called. If the store finds single nodes faster than it
-// lists a long queue, list may instead ask only for the nodes returned by
-// Names. In the result, this session's nodes must have their tokens. Those of
-// other nodes may be zero. Look ignores watches armed after the call of Look,
-// which may be newer than the list.
-//
-// If notices may have been lost, a driver first makes sure that it receives
-// notices again, then calls Look for each queue returned by Queues, and only
-// then calls Gone for the new notices. If list returns no nodes and a nil
-// version, Look ends all watches of the queue that were armed before.
-//
-// A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
-// are matched by name alone. The own node is matched by name, epoch and token,
-// or by name alone if the watch was armed without a token.
-//
-// A watch of the whole queue ends if version differs from the one passed to
-// ArmQueue. A version is a comparable value that is new after each change of
-// the queue's members, such as a counter, a revision or an ETag. If the store
-// has no such value, the driver can derive one from the latest token, the
-// number of replacements so far, and the nodes: fmt.Sprint(token, replacements,
-// nodes). The nodes alone are not enough, because a node may be added and
-// removed between two calls of Look, or replaced and replaced back.
-func (s *Set) Look(queue string, list func() (nodes []driver.Place, version any, err error)) error {
-	return s.LookReleased(queue, func() (nodes []driver.Place, released driver.Node, version any, err error) {
-		nodes, version, err = list()
-		return nodes, released, version, err
-	})
-}
-
-// LookReleased is like [Set.Look], for a store that records which node was
-// released last. The function list returns that node as released, unless an
-// earlier call has returned it. A watch that misses only this node sends
-// Released and goes on, as after [Set.Gone].
-func (s *Set) LookReleased(queue string,
-	list func() (nodes []driver.Place, released driver.Node, version any, err error)) error {
-	m := s.Mark()
-	nodes, released, version, err := list()
-	if err == nil {
-		s.Compare(queue, m, nil, nodes, released, version)
-	}
-	return err
-}
-
 // Mark is a moment, as returned by [Set.Mark].
 type Mark int64
 
@@ -290,11 +241,33 @@ func (s *Set) Mark() Mark {
 	return Mark(s.armed)
 }
 
-// Compare does what [Set.LookReleased] does after its list, for a driver that
-// lists several queues in one request. The driver calls [Set.Mark] before the
-// request, and then Compare with the results for each queue. If asked is not
-// nil, the driver has asked only for these nodes, and Compare ignores watches
-// of others.
+// Compare compares the watches of the queue with a list of its nodes at one
+// instant, and ends the watches that have missed a change. The driver calls
+// [Set.Mark] before it sends the request, and Compare ignores watches armed after
+// that, which may be newer than the list. In the list, this session's nodes must
+// have their tokens. Those of other nodes may be zero.
+//
+// If asked is not nil, the driver has asked only for these nodes, and Compare
+// ignores watches of others.
+//
+// A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
+// are matched by name alone. The own node is matched by name, epoch and token,
+// or by name alone if the watch was armed without a token. If the store records
+// which node was released last, released is that node, unless an earlier call
+// had it. A watch that misses only this node sends Released and goes on, as after
+// [Set.Gone].
+//
+// A watch of the whole queue ends if version differs from the one passed to
+// ArmQueue. A version is a comparable value that is new after each change of
+// the queue's members, such as a counter, a revision or an ETag. If the store
+// has no such value, the driver can derive one from the latest token, the
+// number of replacements so far, and the nodes: fmt.Sprint(token, replacements,
+// nodes). The nodes alone are not enough, because a node may be added and
+// removed between two lists, or replaced and replaced back.
+//
+// If notices may have been lost, a driver first makes sure that it receives
+// notices again, then calls Compare for each queue returned by Queues, and only
+// then calls Gone for the new notices.
 func (s *Set) Compare(queue string, m Mark, asked []string, nodes []driver.Place, released driver.Node, version any) {
 	places, names := make(map[driver.Place]bool), map[string]bool{released.Name: true}
 	for _, n := range nodes {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/watches"
@@ -39,9 +38,8 @@ func receive(w driver.Watch) (r reports) {
 	}
 }
 
-func look(t *testing.T, s *watches.Set, version any, nodes ...driver.Place) {
-	t.Helper()
-	require.NoError(t, s.Look("q", func() ([]driver.Place, any, error) { return nodes, version, nil }))
+func look(s *watches.Set, version any, nodes ...driver.Place) {
+	s.Compare("q", s.Mark(), nil, nodes, driver.Node{}, version)
 }
 
 func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
@@ -64,7 +62,7 @@ func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s watches.Set
 			w := s.Arm("q", place(3), place(1).Node, place(2).Node)
-			look(t, &s, nil, c.nodes...)
+			look(&s, nil, c.nodes...)
 			assert.Equal(t, c.want, receive(w))
 		})
 	}
@@ -73,15 +71,13 @@ func TestAWatchEndsIfALookMissesOneOfItsNodes(t *testing.T) {
 func TestALookIgnoresWatchesThatWereArmedLater(t *testing.T) {
 	var s watches.Set
 	older := s.Arm("q", place(1))
-	var w, whole driver.Watch
-	require.NoError(t, s.Look("q", func() ([]driver.Place, any, error) {
-		w, whole = s.Arm("q", place(2)), s.ArmQueue("q", 2)
-		return nil, 1, nil
-	}))
+	before := s.Mark()
+	w, whole := s.Arm("q", place(2)), s.ArmQueue("q", 2)
+	s.Compare("q", before, nil, nil, driver.Node{}, 1)
 	assert.Equal(t, ended, receive(older))
 	assert.Equal(t, open, receive(w))
 	assert.Equal(t, open, receive(whole))
-	look(t, &s, 3)
+	look(&s, 3)
 	assert.Equal(t, ended, receive(w))
 	assert.Equal(t, ended, receive(whole))
 }
@@ -104,9 +100,7 @@ func TestALookThatFindsARelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s watches.Set
 			w := s.Arm("q", place(3), place(1).Node, place(2).Node)
-			require.NoError(t, s.LookReleased("q", func() ([]driver.Place, driver.Node, any, error) {
-				return c.nodes, c.released, nil, nil
-			}))
+			s.Compare("q", s.Mark(), nil, c.nodes, c.released, nil)
 			assert.Equal(t, c.want, receive(w))
 		})
 	}
@@ -128,7 +122,7 @@ func TestAWatchOfAQueueEndsWithItsVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s watches.Set
 			w := s.ArmQueue("q", c.armed)
-			look(t, &s, c.seen)
+			look(&s, c.seen)
 			assert.Equal(t, c.want, receive(w))
 		})
 	}
@@ -193,7 +187,7 @@ func TestManyGoroutines(t *testing.T) {
 			case <-done:
 				return
 			default:
-				_ = s.Look("q", func() ([]driver.Place, any, error) { return all, 1, nil })
+				look(&s, 1, all...)
 				s.ArmQueue("q", 2).Stop()
 				s.Changed("q")
 				s.Queues()
