@@ -54,13 +54,9 @@ func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 }
 
 func (s *Session) awaitGrace(ctx context.Context) error {
-	t := time.NewTimer(s.begun.Wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
+	if Sleep(ctx, s.begun.Wait) {
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w: %s for another %v, until all leases of earlier holders are over",
-			driver.ErrUnavailable, context.Cause(ctx), lostData, s.begun.Rest.Round(100*time.Millisecond))
 	}
+	return fmt.Errorf("%w: %w: %s for another %v, until all leases of earlier holders are over",
+		driver.ErrUnavailable, context.Cause(ctx), lostData, s.begun.Rest.Round(100*time.Millisecond))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // The SQLite result codes that the driver tells apart, see
@@ -137,11 +138,6 @@ func pause(ctx context.Context, try int, longest time.Duration) error {
 		sleep(wait)
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	session.Sleep(ctx, wait)
 	return ctx.Err()
 }
