@@ -16,9 +16,14 @@ import (
 // resource. It is tested with PostgreSQL, MariaDB and SQLite. The table is
 // created by
 //
-//	CREATE TABLE dlock_fence (
-//		resource VARCHAR(512) PRIMARY KEY, -- MySQL, MariaDB: VARBINARY(512)
+//	CREATE TABLE dlock_fence (resource VARCHAR(512) PRIMARY KEY,
 //		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)
+//
+// or, on MySQL and MariaDB, whose default engine may have no transactions and then
+// lets late writes pass, by
+//
+//	CREATE TABLE dlock_fence (resource VARBINARY(512) PRIMARY KEY,
+//		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL) ENGINE=InnoDB
 //
 // The zero value is the table dlock_fence with placeholders ?. A Table is safe
 // for concurrent use.
@@ -45,12 +50,12 @@ func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 	if err := errors.Join(t.valid(), checkResource(resource)); err != nil {
 		return err
 	}
-	_, _, err := t.read(ctx, db, resource)
+	_, _, err := t.read(ctx, db, resource, "")
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	_, err = db.ExecContext(ctx, t.sql("INSERT INTO % (resource, epoch, token, checks) VALUES (?, 0, 0, 0)"), resource)
-	if _, _, again := t.read(ctx, db, resource); again == nil {
+	if _, _, again := t.read(ctx, db, resource, ""); again == nil {
 		return nil // added by another call meanwhile
 	} else if err == nil {
 		err = again
@@ -67,27 +72,40 @@ func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 // PostgreSQL with SQLSTATE 40001 or 40P01, MySQL and MariaDB with error 1020,
 // 1205 or 1213. On SQLite, begin transactions with BEGIN IMMEDIATE.
 //
+// The error matches [ErrInvalid] if the database does not keep the token, because
+// of a trigger, a rule or row-level security.
+//
 // Without the resource's row, the error matches [sql.ErrNoRows]: see [Table.Add].
 func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
 	// Incrementing checks changes the row even if the token is equal. Otherwise
-	// MySQL would leave the row as it is, and the SELECT might see an old
-	// snapshot.
-	_, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
+	// MySQL would not count it.
+	result, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
 		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
 		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,
 		checks = checks + 1
 		WHERE resource = ?`), t.Epoch, t.Epoch, token, token, t.Epoch, t.Epoch, resource)
+	var changed int64
+	if err == nil {
+		changed, err = result.RowsAffected()
+	}
 	if err != nil {
 		return explain(err, "raise", resource)
 	}
-	return t.Check(ctx, tx, resource, token)
+	epoch, kept, err := t.compare(ctx, tx, resource, token)
+	if err == nil && (changed != 1 || epoch != t.Epoch || kept != token) {
+		err = fmt.Errorf("%w: token %d of %q was not kept: the UPDATE of table %s has no effect, perhaps because of a trigger, a rule or row-level security",
+			ErrInvalid, token, resource, t.name())
+	}
+	return err
 }
 
-// Check compares the token of a reader and does not keep it. It locks nothing.
-// Its error matches [ErrStale] if a later writer has committed.
+// Check compares the token of a reader and does not keep it. Its error matches
+// [ErrStale] if a later writer has committed. On MySQL and MariaDB, it takes a
+// shared lock on the resource's row, and may ask to repeat the transaction as Raise
+// does. Elsewhere it locks nothing.
 //
 // Call it after the last read of the transaction. If it then returns nil, nothing
 // that was read is the work of a later writer.
@@ -95,16 +113,26 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
-	epoch, kept, err := t.read(ctx, tx, resource)
+	_, _, err := t.compare(ctx, tx, resource, token)
+	return err
+}
+
+// latest makes MySQL and MariaDB read what is committed, as locking reads of the
+// transaction may have done, and not its snapshot. Other databases take it for a
+// comment.
+const latest = " /*! LOCK IN SHARE MODE */"
+
+// compare returns what is kept, and an error if the token is stale.
+func (t Table) compare(ctx context.Context, tx *sql.Tx, resource string, token int64) (epoch, kept int64, err error) {
+	epoch, kept, err = t.read(ctx, tx, resource, latest)
 	switch {
 	case err != nil:
-		return err
 	case epoch > t.Epoch:
-		return fmt.Errorf("%w: %q has seen epoch %d, which is greater than %d", ErrStale, resource, epoch, t.Epoch)
+		err = fmt.Errorf("%w: %q has seen epoch %d, which is greater than %d", ErrStale, resource, epoch, t.Epoch)
 	case epoch == t.Epoch && kept > token:
-		return staleError(resource, token, kept)
+		err = staleError(resource, token, kept)
 	}
-	return nil
+	return epoch, kept, err
 }
 
 // RaiseAll is Raise for a lock that is held in a majority of several stores. The
@@ -143,9 +171,9 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (t Table) read(ctx context.Context, q querier, resource string) (epoch, token int64, err error) {
+func (t Table) read(ctx context.Context, q querier, resource, how string) (epoch, token int64, err error) {
 	var found string
-	err = q.QueryRowContext(ctx, t.sql("SELECT resource, epoch, token FROM % WHERE resource = ?"), resource).Scan(&found, &epoch, &token)
+	err = q.QueryRowContext(ctx, t.sql("SELECT resource, epoch, token FROM % WHERE resource = ?")+how, resource).Scan(&found, &epoch, &token)
 	switch {
 	case err != nil:
 		err = explain(err, "read", resource)

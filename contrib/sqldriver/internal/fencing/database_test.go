@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -38,6 +40,8 @@ var stories = map[string]func(*testing.T, database){
 	"kit":                           tablePassesTheKit,
 	"new holder waits at the fence": newHolderWaits,
 	"old snapshot":                  oldSnapshot,
+	"locking read":                  lockingRead,
+	"nothing kept":                  nothingKept,
 	"rollback":                      rollback,
 	"epoch":                         epoch,
 	"row of a resource":             rowOfAResource,
@@ -49,8 +53,10 @@ func TestPostgreSQL(t *testing.T) { tell(t, postgreSQL(t)) }
 func TestSQLite(t *testing.T)     { tell(t, sqliteFile(t)) }
 
 func TestMariaDB(t *testing.T) {
-	all := mariaDB(t)
+	server := mysqltest.Start(t)
+	all := mariaDB(t, server)
 	tell(t, all)
+	t.Run("engine", func(t *testing.T) { printedEngine(t, server.DSN(server.Database(), "default_storage_engine=MEMORY")) })
 	t.Run("column that ignores case", func(t *testing.T) { columnIgnoresCase(t, all[0]) })
 }
 
@@ -74,31 +80,40 @@ func atEachLevel(name string, db *sql.DB, table fence.Table) (all []database) {
 }
 
 func postgreSQL(t *testing.T) []database {
-	db := connect(t, "pgx", pgtest.Start(t).DSN(), "VARCHAR(512)")
+	db := connect(t, "pgx", pgtest.Start(t).DSN(), printed(t)[0])
 	return atEachLevel("PostgreSQL", db, fence.Table{Name: "public.dlock_fence", Dollar: true})
 }
 
-func mariaDB(t *testing.T) []database {
-	server := mysqltest.Start(t)
-	db := connect(t, "mysql", server.DSN(server.Database(), "innodb_lock_wait_timeout=1"), "VARBINARY(512)")
+func mariaDB(t *testing.T, server *mysqltest.Server) []database {
+	db := connect(t, "mysql", server.DSN(server.Database(), "innodb_lock_wait_timeout=1"), printed(t)[1])
 	return atEachLevel("MariaDB", db, fence.Table{})
 }
 
 func sqliteFile(t *testing.T) (all []database) {
 	for _, begin := range []string{"deferred", "immediate"} {
 		file := filepath.Join(t.TempDir(), "shop.db")
-		db := connect(t, "sqlite", file+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(200)&_txlock="+begin, "VARCHAR(512)")
+		db := connect(t, "sqlite", file+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(200)&_txlock="+begin, printed(t)[0])
 		all = append(all, database{db, "SQLite, begin " + begin, fence.Table{}, sql.LevelDefault})
 	}
 	return all
 }
 
-func connect(t *testing.T, driver, dsn, resource string) *sql.DB {
+// printed returns the statements that the comment of [fence.Table] prints: one for
+// MySQL and MariaDB, after one for the other databases.
+func printed(t *testing.T) []string {
+	source, err := os.ReadFile("../../../../fence/table.go")
+	require.NoError(t, err)
+	statements := regexp.MustCompile(`(?s)CREATE TABLE.*?\n//\n`).FindAllString(string(source), -1)
+	require.Len(t, statements, 2)
+	return []string{strings.ReplaceAll(statements[0], "//", ""), strings.ReplaceAll(statements[1], "//", "")}
+}
+
+func connect(t *testing.T, driver, dsn, createFence string) *sql.DB {
 	db, err := sql.Open(driver, dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	for _, statement := range []string{
-		"CREATE TABLE dlock_fence (resource " + resource + " PRIMARY KEY, epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)",
+		createFence,
 		"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL)",
 		"INSERT INTO account (id, balance) VALUES (7, 100)",
 	} {

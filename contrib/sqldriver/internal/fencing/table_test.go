@@ -3,6 +3,7 @@ package fencing
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +94,73 @@ func oldSnapshot(t *testing.T, db database) {
 	assert.Equal(t, 80, balance)
 }
 
+// A reader's transaction at REPEATABLE READ has an old snapshot, but a locking
+// read sees what a later writer has committed.
+func lockingRead(t *testing.T, db database) {
+	locking := " FOR UPDATE"
+	if strings.HasPrefix(db.name, "SQLite") {
+		locking = ""
+	}
+	tx := db.begin(t)
+	require.ErrorIs(t, tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 8").Scan(new(int)), sql.ErrNoRows)
+	if err := form(raise).write(t, db, newToken); err != nil {
+		require.True(t, toRepeat(err), "%v", err)
+		return // the transactions exclude each other
+	}
+	var balance int
+	err := tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 7"+locking).Scan(&balance)
+	if err == nil {
+		err = db.table.Check(t.Context(), tx, "account/7", oldToken)
+	}
+	if !toRepeat(err) && balance == 90 {
+		assert.ErrorIs(t, err, fence.ErrStale)
+	}
+}
+
+// ineffective has statements for each database after which an UPDATE of the table
+// % by the role pg_monitor succeeds, but keeps no token.
+var ineffective = map[string][]string{
+	"PostgreSQL": {
+		`CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			CREATE TRIGGER t BEFORE UPDATE ON % FOR EACH ROW EXECUTE FUNCTION skip()`,
+		`CREATE OR REPLACE FUNCTION reset() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.token := OLD.token; RETURN NEW; END';
+			CREATE TRIGGER t BEFORE UPDATE ON % FOR EACH ROW EXECUTE FUNCTION reset()`,
+		"CREATE RULE r AS ON UPDATE TO % DO INSTEAD NOTHING",
+		"ALTER TABLE % ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON % FOR SELECT USING (true)",
+	},
+	"MariaDB": {"CREATE TRIGGER t BEFORE UPDATE ON % FOR EACH ROW SET NEW.token = OLD.token"},
+	"SQLite": {
+		"CREATE TRIGGER t BEFORE UPDATE ON % BEGIN SELECT RAISE(IGNORE); END",
+		"CREATE TRIGGER t AFTER UPDATE ON % BEGIN UPDATE % SET token = OLD.token; END",
+	},
+}
+
+func nothingKept(t *testing.T, db database) {
+	name, _, _ := strings.Cut(db.name, ",")
+	create := printed(t)[0]
+	for i, statement := range ineffective[name] {
+		table := fence.Table{Name: fmt.Sprint("ineffective", i), Dollar: db.table.Dollar}
+		do := func(statement string) {
+			_, err := db.ExecContext(t.Context(), strings.ReplaceAll(statement, "%", table.Name))
+			require.NoError(t, err)
+		}
+		do(strings.Replace(create, "dlock_fence", "%", 1))
+		require.NoError(t, table.Add(t.Context(), db.DB, "account/7"))
+		do(statement)
+		tx := db.begin(t)
+		if table.Dollar {
+			do("GRANT SELECT, UPDATE ON % TO pg_monitor")
+			_, err := tx.ExecContext(t.Context(), "SET LOCAL ROLE pg_monitor")
+			require.NoError(t, err)
+		}
+		err := table.Raise(t.Context(), tx, "account/7", newToken)
+		assert.ErrorIs(t, err, fence.ErrInvalid, statement)
+		assert.ErrorContains(t, err, `token 34 of "account/7" was not kept`)
+		require.NoError(t, tx.Rollback())
+		do("DROP TABLE %")
+	}
+}
+
 func rollback(t *testing.T, db database) {
 	tx := db.begin(t)
 	require.NoError(t, form(raise).withdraw(t.Context(), db, tx, newToken))
@@ -153,6 +221,19 @@ func columnIgnoresCase(t *testing.T, db database) {
 	err = db.table.Add(t.Context(), db.DB, "Account/7")
 	assert.ErrorIs(t, err, fence.ErrInvalid)
 	assert.ErrorContains(t, err, `the database takes resource "Account/7" for "account/7"`)
+}
+
+// The table must have transactions even if the server's default engine has none.
+func printedEngine(t *testing.T, dsn string) {
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), printed(t)[1])
+	require.NoError(t, err)
+	var engine string
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		"SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'dlock_fence'").Scan(&engine))
+	assert.Equal(t, "InnoDB", engine)
 }
 
 func majority(t *testing.T, db database) {
