@@ -151,8 +151,9 @@ func TestMarksOfAMajority(t *testing.T) {
 	assert.ErrorIs(t, m.Do(fence.Part("r", 2), 2, nothing), fence.ErrStale)
 	assert.NoError(t, write(6, 0, 3))
 	assert.ErrorContains(t, write(6, 0, 0), "are no majority")
-	assert.ErrorIs(t, write(-1, -1, 0), fence.ErrInvalid)
-	assert.Equal(t, 4, calls)
+	assert.ErrorIs(t, write(90, -1, 0), fence.ErrInvalid)
+	assert.NoError(t, write(6, 0, 3), "the invalid call has changed nothing")
+	assert.Equal(t, 5, calls)
 }
 
 func TestTheHeaderCarriesAnyResource(t *testing.T) {
@@ -214,6 +215,9 @@ func TestTheHandlerAnswers(t *testing.T) {
 		{"PUT", "/7", []string{"35", "36"}, 400},
 		{"PUT", "/7", []string{"9223372036854775808"}, 400},
 		{"PUT", "/7", []string{"35; resource=7; resource=8"}, 400},
+		{"PUT", "/7", []string{"35; Resource*=iso-8859-1''8"}, 400},
+		{"PUT", "/7", []string{"35; a=b; resource*0*=8"}, 400},
+		{"PUT", "/7", []string{`35; resource=""`}, 400},
 		{"POST", "/7", []string{"35"}, 200},
 	} {
 		body := fmt.Sprint(i)

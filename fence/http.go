@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 const header = "Dlock-Token"
@@ -46,7 +47,11 @@ func Token(h http.Header) (resource string, token int64, err error) {
 	if err != nil || n == 0 {
 		return "", 0, fmt.Errorf("%w: header %s: %q is not a token", ErrInvalid, header, text)
 	}
-	return parameters["resource"], int64(n), nil
+	resource = parameters["resource"]
+	if resource == "" && strings.Contains(strings.ToLower(values[0]), "resource") { // ParseMediaType drops what it cannot decode
+		return "", 0, fmt.Errorf("%w: header %s: the resource in %q cannot be decoded", ErrInvalid, header, values[0])
+	}
+	return resource, int64(n), nil
 }
 
 // Handler passes a request on to next if its token is not stale. It calls next

@@ -45,9 +45,10 @@ func (m *Marks) Do(resource string, token int64, f func() error) error {
 }
 
 // DoAll is Do for a lock that is held in a majority of several stores: see
-// [Table.RaiseAll]. The marks are those of [Part].
+// [Table.RaiseAll]. The marks are those of [Part]. A call with an invalid token or
+// resource keeps no token.
 func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
-	if err := checkMajority(tokens); err != nil {
+	if err := checkMajority(resource, tokens); err != nil {
 		return err
 	}
 	for i, token := range slices.Backward(tokens) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -141,7 +140,7 @@ func (t Table) compare(ctx context.Context, tx *sql.Tx, resource string, token i
 // [Part], and each row needs an Add. The error matches [ErrStale] if any token is
 // stale.
 func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens []int64) error {
-	if err := checkMajority(tokens); err != nil {
+	if err := checkMajority(resource, tokens); err != nil {
 		return err
 	}
 	for i, token := range tokens {
@@ -155,8 +154,17 @@ func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens
 	return nil
 }
 
-func checkMajority(tokens []int64) error {
-	held := len(slices.DeleteFunc(slices.Clone(tokens), func(token int64) bool { return token == 0 }))
+func checkMajority(resource string, tokens []int64) error {
+	held := 0
+	for i, token := range tokens {
+		if token == 0 {
+			continue
+		}
+		held++
+		if err := check(Part(resource, i), token); err != nil {
+			return err
+		}
+	}
 	if 2*held <= len(tokens) {
 		return fmt.Errorf("%w: %d tokens of %d stores are no majority", ErrInvalid, held, len(tokens))
 	}

@@ -117,14 +117,15 @@ func restart(r run) error {
 	)
 }
 
+// largeTokens sends a power of two, and then the number before it: whatever keeps
+// fewer bits takes one of these for a smaller one, or for an equal one.
 func largeTokens(r run) error {
-	const large = 1 << 62
-	return inOrder(
-		r.writes(large+1, "new"),
-		r.refuses(large, "late"),
-		r.writes(large+2, "newer"),
-		r.reads(large+2, "newer"),
-	)
+	const bits = 63
+	var steps []func() error
+	for bit := 1; bit < bits; bit++ {
+		steps = append(steps, r.writes(1<<bit, "new"), r.refuses(1<<bit-1, "late"))
+	}
+	return inOrder(append(steps, r.reads(1<<(bits-1), "new"))...)
 }
 
 func inOrder(steps ...func() error) error {

@@ -51,8 +51,8 @@ type Options struct {
 //   - downgrade: a writer that has become a reader reads with its old token,
 //     beside readers with later ones.
 //   - restart: the greatest token outlives a restart.
-//   - large tokens: tokens that differ by one are told apart, even if they are
-//     too large for a float64 to represent exactly.
+//   - large tokens: tokens that differ by one are told apart, whatever their size,
+//     also where 32 bits or a float64 do not suffice.
 func Run(t *testing.T, open func(t *testing.T) Resource) { Options{}.Run(t, open) }
 
 // Run is like the function Run, with these options.

@@ -106,8 +106,13 @@ type flawed struct {
 
 func (r *flawed) pass(token int64, keep bool) error {
 	kept := r.token
-	if r.fault == "tokens are float64" {
+	switch r.fault {
+	case "tokens are float64":
 		token, kept = int64(float64(token)), int64(float64(kept))
+	case "tokens are uint32":
+		token, kept = int64(uint32(token)), int64(uint32(kept))
+	case "tokens are int32":
+		token, kept = int64(int32(token)), int64(int32(kept))
 	}
 	if token < kept || token == kept && r.fault == "an equal token is refused" {
 		return fence.ErrStale
@@ -164,6 +169,8 @@ func TestFaultsAreFound(t *testing.T) {
 		"tokens of readers are kept":          {"reader", "downgrade"},
 		"tokens are in memory":                {"restart"},
 		"tokens are float64":                  {"large tokens"},
+		"tokens are uint32":                   {"large tokens"},
+		"tokens are int32":                    {"large tokens"},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			var failed []string
