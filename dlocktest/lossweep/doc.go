@@ -5,7 +5,8 @@
 // must then stop writing what the lock protects, and must not report success.
 // Such code paths hardly ever run in tests. [Run] calls the function under test
 // again and again, and each time loses its locks at another moment: before each
-// request to the store, and at each write. A run takes place in memory and in
+// request to the store, and at each write. In further runs another client holds the
+// lock, or the store is down, so that the function gets no lock. A run takes place in memory and in
 // virtual time, so that a sweep takes milliseconds and always finds the same.
 //
 // The test says when something is written, usually in a fake of the database:
@@ -25,7 +26,8 @@
 //
 //   - a write while the function holds no lock, with the lines that made it.
 //     Before a write the program asks Lock.Err, which knows of a loss at once.
-//     After a pause of the process, Lock.Context ends later;
+//     After a pause of the process, Lock.Context ends later. A program that goes on
+//     after an error of Lock or TryLock is found so, too;
 //   - that the function returned nil after a loss, although it has made fewer
 //     writes than without one.
 //

@@ -26,7 +26,9 @@ var ErrStale = errors.New("lossweep: write refused: a greater token has been see
 // Run calls work once without a fault, and then once for each moment at which it
 // can lose its locks, each time as a subtest with a new store. At each moment
 // they are lost in two ways: their sessions expire, or the process is paused for
-// longer than its sessions last.
+// longer than its sessions last. In further subtests, one for each lock, another
+// client holds the lock when work begins, and in one the store is down, each for an
+// hour.
 //
 // work must be deterministic, must take its locks with [Sweep.Client], and must
 // have ended all goroutines when it returns. It runs in a bubble of
@@ -48,7 +50,12 @@ type moment struct {
 	name           string
 	request, write int // lose the locks before this request or at this write, counted from 1; zero for never
 	pause          bool
+
+	lock string // another client holds this lock at the start; empty for none
+	down bool   // whether the store is down at the start
 }
+
+func (m moment) obstructs() bool { return m.lock != "" || m.down }
 
 // Sweep is one run of the function under test. Its methods may be called
 // concurrently.
@@ -60,8 +67,9 @@ type Sweep struct {
 
 	mu       sync.Mutex
 	requests []faults.Op
-	writes   int // number of calls of Write and WriteToken
-	made     int // number of writes that were neither refused nor late
+	locks    []string // names of the locks, in the order of their first grants
+	writes   int      // number of calls of Write and WriteToken
+	made     int      // number of writes that were neither refused nor late
 	holds    map[int64]*hold
 	lost     bool     // whether the locks have been lost
 	hit      bool     // whether a lock was held when they were lost
@@ -81,23 +89,51 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 	synctest.Test(t, func(t *testing.T) {
 		s = &Sweep{t: t, moment: m, store: memdriver.New(), holds: make(map[int64]*hold)}
 		s.wire = faults.New(s.store, s.plan)
+		defer s.obstruct()()
 		s.err = work(t, s)
 	})
 	return s
 }
 
+// obstruct keeps work from getting a lock, if s.moment says so, until the returned
+// function is called, or for an hour, because work may wait without a limit.
+func (s *Sweep) obstruct() (stop func()) {
+	var end func()
+	switch {
+	case !s.moment.obstructs():
+		return func() {}
+	case s.moment.down:
+		end = s.store.Faults().Down()
+	default:
+		other := dlock.NewClient(s.store)
+		if _, err := other.RWMutex(s.moment.lock).Lock(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+		end = func() { _ = other.Close() }
+	}
+	end = sync.OnceFunc(end)
+	timer := time.AfterFunc(time.Hour, end)
+	return func() {
+		timer.Stop()
+		end()
+	}
+}
+
 // moments returns all moments at which another run that makes the same requests
-// and writes can lose its locks.
+// and writes can lose its locks, or not get one.
 func (s *Sweep) moments() (all []moment) {
 	for _, how := range []string{"expired", "paused"} {
 		for i, op := range s.requests {
-			all = append(all, moment{fmt.Sprintf("%s-before-request-%d-%v", how, i+1, op), i + 1, 0, how == "paused"})
+			all = append(all, moment{name: fmt.Sprintf("%s-before-request-%d-%v", how, i+1, op), request: i + 1, pause: how == "paused"})
 		}
 		for i := range s.writes {
-			all = append(all, moment{fmt.Sprintf("%s-at-write-%d", how, i+1), 0, i + 1, how == "paused"})
+			all = append(all, moment{name: fmt.Sprintf("%s-at-write-%d", how, i+1), write: i + 1, pause: how == "paused"})
 		}
 	}
-	return all
+	for i, lock := range s.locks {
+		all = append(all, moment{name: fmt.Sprintf("lock-%d-held-by-another", i+1), lock: lock})
+	}
+	return append(all, moment{name: "store-down", down: true})
 }
 
 // Client returns a new client with these options. It is closed after work has
@@ -131,6 +167,9 @@ func (s *Sweep) trace() *recipes.Trace {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			tokens[find(i.Lock, i.Node)] = i.Token
+			if !slices.Contains(s.locks, i.Lock) {
+				s.locks = append(s.locks, i.Lock)
+			}
 			s.holds[i.Token] = &hold{held: true, told: make(chan struct{})}
 			s.regained = s.lost
 		},
@@ -263,7 +302,7 @@ func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
 		t.Errorf("lossweep: the function fails without a loss: %v", s.err)
 	case base == nil && s.made == 0:
 		t.Error("lossweep: the function has written nothing: call Write or WriteToken where it writes")
-	case base == nil:
+	case base == nil, s.moment.obstructs():
 	case !s.lost:
 		t.Error("lossweep: the function did other requests or writes than before, so that this moment never came")
 	case s.err == nil && s.made < base.made:

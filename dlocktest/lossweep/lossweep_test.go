@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 )
 
 // recorder records the errors and logs that a sweep reports to its test.
@@ -149,6 +150,73 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Empty(t, failures)
 	assert.ElementsMatch(t, []string{"expired-before-request-2-delete", "paused-before-request-2-delete", "expired-at-write-1", "paused-at-write-1"}, names(logs))
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
+}
+
+// unlocked returns a function for Run to test, which goes on after errors of TryLock
+// that ignored matches.
+func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
+	return func(t *testing.T, s *Sweep) error {
+		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
+		switch {
+		case err == nil:
+			defer l.Unlock()
+		case !errors.Is(err, ignored):
+			return err
+		}
+		return write(s, l, "order")
+	}
+}
+
+func TestAFunctionThatIgnoresTheErrorOfLockIsReported(t *testing.T) {
+	for name, ignored := range map[string]error{"lock-1-held-by-another": dlock.ErrLocked, "store-down": driver.ErrUnavailable} {
+		failures, _ := found(t, unlocked(ignored, unchecked))
+		assert.Equal(t, []string{name}, names(failures))
+		assert.Contains(t, failures[name], `write 1, "order", was made while no lock was held`)
+		failures, _ = found(t, unlocked(ignored, fenced))
+		assert.Equal(t, []string{name}, names(failures))
+		assert.Contains(t, failures[name], `write 1, "order", has token 0, which no lock`)
+	}
+}
+
+// Each lock is held by another in a run of its own, so that the locks taken
+// before it are granted.
+func TestEachLockIsHeldByAnother(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		c := s.Client()
+		outer, err := c.RWMutex("outer").TryLock(t.Context())
+		if err != nil {
+			return err
+		}
+		s.Write("outer")
+		if err := outer.Unlock(); err != nil {
+			return err
+		}
+		units, err := c.Semaphore("inner", 2).TryAcquire(t.Context(), 1)
+		if err == nil {
+			defer units.Unlock()
+		}
+		s.Write("inner")
+		return err
+	})
+	assert.Contains(t, failures, "lock-2-held-by-another")
+	assert.NotContains(t, failures, "lock-1-held-by-another")
+}
+
+func TestAFunctionThatWaitsOrGivesUpIsFine(t *testing.T) {
+	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
+		c := s.Client()
+		if l, err := c.RWMutex("stock").TryLock(t.Context()); errors.Is(err, dlock.ErrLocked) {
+			return nil
+		} else if err == nil {
+			_ = l.Unlock()
+		}
+		for {
+			if err := steps(askErr, unchecked)(t, s); !errors.Is(err, driver.ErrUnavailable) {
+				return err
+			}
+		}
+	})
+	assert.Empty(t, failures)
 }
 
 func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
