@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -120,36 +121,49 @@ func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
 	})
 }
 
-// refuse makes sessions whose Replace always returns a permanent error.
+// refuse makes sessions whose first Replace fails, and the others are refused with
+// err.
 type refuse struct {
 	driver.Connector
-	n *atomic.Int64
+	err error
+	n   *atomic.Int64
 }
 type refuseSession struct {
 	driver.Session
-	n *atomic.Int64
+	refuse
 }
 
 func (c refuse) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.Connector.Connect(ctx)
-	return refuseSession{s, c.n}, err
+	return refuseSession{s, c}, err
 }
 func (s refuseSession) Replace(ctx context.Context, q string, p driver.Place, prefix string) (driver.Place, error) {
-	s.n.Add(1)
-	return driver.Place{}, errors.New("no permission")
+	if s.n.Add(1) == 1 {
+		return driver.Place{}, driver.ErrUnavailable
+	}
+	if s.err == driver.ErrSessionEnded {
+		_ = s.Session.Close()
+	}
+	return driver.Place{}, s.err
 }
 
-func TestAReplaceThatIsRefusedForGoodIsNotRepeatedForEver(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var n atomic.Int64
-		c := w.clientOf(refuse{w.store, &n}, "a")
-		l := w.won(c.lock(bg))
-		err := l.Downgrade(bg)
-		t.Log(err)
-		time.Sleep(time.Hour)
-		t.Logf("%d tries in an hour", n.Load())
-		w.unlock(l)
-	})
+func TestAReplaceThatIsRefusedForGoodIsReportedAndNotRepeatedForEver(t *testing.T) {
+	for _, refusal := range []error{fs.ErrPermission, driver.ErrGone, driver.ErrSessionEnded} {
+		inWorld(t, func(w *world) {
+			var n atomic.Int64
+			var reaped []recipes.ReapedInfo
+			c := w.clientOf(refuse{w.store, refusal, &n}, "a", recipes.WithTrace(&recipes.Trace{
+				Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
+			l := w.won(c.lock(bg))
+			require.ErrorIs(w, l.Downgrade(bg), driver.ErrUnavailable)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.EqualValues(w, 2, n.Load())
+			require.Len(w, reaped, 1)
+			require.ErrorIs(w, reaped[0].Err, refusal)
+			assert.Equal(w, refusal != fs.ErrPermission, errors.Is(l.Unlock(), recipes.ErrLost))
+		})
+	}
 }
 
 func TestARemovedWaitingNodeIsNoticedByAWatchOfTheQueue(t *testing.T) {

@@ -234,5 +234,5 @@ type ReapedInfo struct {
 	Recipe     string
 	Lock, Node string
 	Tries      int
-	Err        error // nil on success; otherwise matches driver.ErrSessionEnded or is the store's refusal
+	Err        error // nil on success; otherwise matches driver.ErrSessionEnded or is the store's refusal, such as ErrGone
 }

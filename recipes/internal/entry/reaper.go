@@ -40,7 +40,6 @@ func (t *task) run() {
 			t.finish(s.Err())
 			return
 		case !mayPass(err):
-			t.entry.logRefusal(node, err)
 			t.finish(err)
 			return
 		}

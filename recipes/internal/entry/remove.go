@@ -139,8 +139,11 @@ func (e *Entry) unconfirmed(err error) error {
 // earlier attempt may have removed the node.
 func (e *Entry) deleteAgain(ctx context.Context) error {
 	err := e.session.Delete(ctx, e.queue.Name, e.Place(), driver.Changed)
-	if errors.Is(err, driver.ErrGone) {
+	switch {
+	case errors.Is(err, driver.ErrGone):
 		return nil
+	case err != nil && e.session.Err() == nil && !mayPass(err):
+		e.logRefusal(e.Place().Name, err)
 	}
 	return err
 }

@@ -130,13 +130,13 @@ func (e *Entry) endRepeats() {
 
 func (e *Entry) tryRename(ctx context.Context) error {
 	err := e.replace(ctx)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)) && e.isGranted() {
-		return err
-	}
-	if errors.Is(err, driver.ErrGone) {
+	switch {
+	case errors.Is(err, driver.ErrGone):
 		e.lose(ErrTaken)
+	case !e.isGranted(): // the node needs no other name any more
+		return e.session.Err()
 	}
-	// If the store has refused to rename the node, give up. The readers behind
-	// it then wait until the node is removed.
-	return nil
+	// If the store has refused to rename the node, the readers behind it wait
+	// until the node is removed.
+	return err
 }
