@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -48,6 +50,29 @@ func BenchmarkReentry(b *testing.B) {
 			b.Fatal(err)
 		}
 		_ = l.Unlock()
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for _, readers := range []int{1000, 4000} {
+		b.Run(fmt.Sprint(readers), func(b *testing.B) {
+			store := memdriver.New()
+			put := func(seq int) {
+				require.NoError(b, store.Faults().PutNode("q", driver.FormatName("web1-R-", int64(seq)), nil))
+			}
+			for i := range readers {
+				put(i)
+			}
+			c := recipes.NewClient(store)
+			defer c.Close()
+			next, stop := iter.Pull2(c.RWMutex("q").Observe(bg))
+			defer stop()
+			for i := readers; b.Loop(); i++ {
+				_, err, _ := next()
+				require.NoError(b, err)
+				put(i)
+			}
+		})
 	}
 }
 

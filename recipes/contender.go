@@ -135,19 +135,14 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 // require reading the node.
 func listed(nodes []driver.Node, since map[driver.Node]time.Time) []Contender {
 	contenders := make([]Contender, len(nodes))
+	var ahead tally
 	for i, n := range nodes {
-		contenders[i] = newContender(nodes, i)
-		contenders[i].HeldSince = since[n]
+		w := wantOf(n)
+		contenders[i] = Contender{Node: n.Name, Host: hostOf(n), Mode: w.mode(), Units: w.units.weight, OfUnits: w.units.of,
+			Holds: w.holds(ahead), HeldSince: since[n]}
+		ahead.add(n)
 	}
 	return contenders
-}
-
-// newContender returns the contender at index i, with only the fields that do
-// not require reading its node.
-func newContender(nodes []driver.Node, i int) Contender {
-	w := wantOf(nodes[i])
-	return Contender{Node: nodes[i].Name, Host: hostOf(nodes[i]), Mode: w.mode(), Units: w.units.weight, OfUnits: w.units.of,
-		Holds: len(w.rule(nodes[:i])) == 0}
 }
 
 func (s *session) describe(ctx context.Context, queue string, c *Contender) error {

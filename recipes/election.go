@@ -245,8 +245,7 @@ func (s *session) leaderOf(ctx context.Context, queue string, nodes []driver.Nod
 	if len(nodes) == 0 || !wantOf(nodes[0]).exclusive {
 		return Contender{}, nil
 	}
-	c := newContender(nodes, 0)
-	c.HeldSince = s.heldSince(queue)[nodes[0]]
+	c := listed(nodes[:1], s.heldSince(queue))[0]
 	if err := s.describe(ctx, queue, &c); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return Contender{}, err
 	}

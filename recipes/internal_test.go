@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
@@ -86,6 +88,42 @@ func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
 		"job-R-20240000000007", // prefix job-R-2024 of another program, and sequence 7
 	} {
 		assert.Equal(t, Exclusive, wantOf(driver.Node{Name: name, Seq: 7}).mode(), name)
+	}
+}
+
+// A queue is described in one pass: it must not cost a look at all nodes ahead of
+// each node.
+func TestAQueueIsDescribedInOnePass(t *testing.T) {
+	looked := 0
+	rule := reader.rule
+	defer func() { reader.rule = rule }()
+	reader.rule = func(ahead []driver.Node) []driver.Node {
+		looked += len(ahead)
+		return rule(ahead)
+	}
+	var nodes []driver.Node
+	for i := range int64(4000) {
+		nodes = append(nodes, driver.Node{Name: driver.FormatName("web1-R-", i), Seq: i})
+	}
+	for _, c := range listed(nodes, nil) {
+		require.True(t, c.Holds)
+	}
+	h := &hold{want: reader, entry: new(entry.Entry)}
+	require.False(t, h.blocks(nodes))
+	assert.LessOrEqual(t, looked, len(nodes))
+}
+
+func TestContendersHoldAsTheRulesSay(t *testing.T) {
+	prefixes := []string{"a-R-", "b-R-", "c-W-", "d-S1of3-", "e-H2of3-", "f-S2of4-", "other-"}
+	for range 2000 {
+		var nodes []driver.Node
+		few := rand.Perm(len(prefixes))[:1+rand.IntN(3)] // so that several hold at the same time
+		for i := range int64(6) {
+			nodes = append(nodes, driver.Node{Name: driver.FormatName(prefixes[few[rand.IntN(len(few))]], i), Seq: i})
+		}
+		for i, c := range listed(nodes, nil) {
+			require.Equal(t, len(wantOf(nodes[i]).rule(nodes[:i])) == 0, c.Holds, "%d of %v", i, nodes)
+		}
 	}
 }
 

@@ -194,12 +194,15 @@ func (h *hold) blocks(nodes []driver.Node) bool {
 	if own < 0 {
 		return false
 	}
-	for i := own + 1; i < len(nodes); i++ {
-		w := wantOf(nodes[i])
+	var alone, ahead tally
+	alone.add(nodes[own])
+	for i, n := range nodes {
+		w := wantOf(n)
 		bothUnits := w.units.of > 0 && h.want.units.of > 0
-		if (bothUnits || len(w.rule(nodes[own:own+1])) > 0) && len(w.rule(nodes[:i])) > 0 {
+		if i > own && (bothUnits || !w.holds(alone)) && !w.holds(ahead) {
 			return true
 		}
+		ahead.add(n)
 	}
 	return false
 }

@@ -26,6 +26,7 @@ type queue struct {
 type want struct {
 	kind       string
 	rule       entry.Rule
+	holds      func(ahead tally) bool // whether rule returns no nodes
 	exclusive  bool
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 

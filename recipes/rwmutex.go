@@ -26,9 +26,26 @@ type RWMutex struct {
 const lockRecipe = "lock"
 
 var (
-	reader = &want{kind: sharedKind, rule: behindWriter}
-	writer = &want{kind: exclusiveKind, rule: behindAll, exclusive: true, downgraded: reader}
+	reader = &want{kind: sharedKind, rule: behindWriter, holds: tally.onlyReaders}
+	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
+
+// tally is what has to be known of the nodes ahead to tell whether a contender
+// holds. It grows with each node, so that a queue is judged in one pass.
+type tally struct{ nodes, readers, sharers, units int }
+
+func (t *tally) add(n driver.Node) {
+	t.nodes++
+	if isReader(n) {
+		t.readers++
+	} else if u, ok := unitsOf(n); ok {
+		t.sharers++
+		t.units += u.weight
+	}
+}
+
+func (t tally) empty() bool       { return t.nodes == 0 }
+func (t tally) onlyReaders() bool { return t.nodes == t.readers }
 
 // behindAll is the queueing rule for writers, who wait for the node just ahead
 // of their own.

@@ -140,7 +140,7 @@ func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() +
 type units struct{ weight, of int }
 
 func (u units) want() *want {
-	return &want{kind: u.kind(acquiring), settledKind: u.kind(settled), units: u, rule: u.behindUnits}
+	return &want{kind: u.kind(acquiring), settledKind: u.kind(settled), units: u, rule: u.behindUnits, holds: u.fitBehind}
 }
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
@@ -154,21 +154,26 @@ func (u units) want() *want {
 // is the first one and watches them all. Nodes of other kinds are never
 // settled.
 func (u units) behindUnits(ahead []driver.Node) []driver.Node {
-	sum, mixed, last := 0, false, -1
+	var seen tally
+	last := -1
 	for i, n := range ahead {
-		other, ok := unitsOf(n)
-		mixed = mixed || !ok
-		if sum += other.weight; mixed || sum > other.of {
+		other, _ := unitsOf(n)
+		if !other.fitBehind(seen) {
 			last = i
 		}
+		seen.add(n)
 	}
 	switch {
-	case !mixed && sum+u.weight <= u.of:
+	case u.fitBehind(seen):
 		return nil
 	case last >= 0:
 		return ahead[last : last+1]
 	}
 	return ahead
+}
+
+func (u units) fitBehind(ahead tally) bool {
+	return u.of > 0 && ahead.nodes == ahead.sharers && ahead.units+u.weight <= u.of
 }
 
 // settle renames the node of a holder that had to wait. Otherwise the waiter
