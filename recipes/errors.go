@@ -51,7 +51,8 @@ var (
 	ErrNotRun = errors.New("the function was not called")
 
 	// ErrNotRecorded is returned by Once and OncePer if the function succeeded, but
-	// the run could not be recorded. Another call may run the function again.
+	// the store has not told that the run is recorded. Another call may run the
+	// function again.
 	ErrNotRecorded = errors.New("the run was not recorded")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was

@@ -1,10 +1,14 @@
 package recipes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
 // Limits of how far clocks and schedulers may be off.
@@ -15,6 +19,10 @@ const (
 	// clocks of two machines, and one for their schedulers.
 	maxSlack = 2 * time.Minute
 )
+
+// lookAgainFor limits how long a call asks whether its run was recorded, after the
+// answer was lost.
+const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run
 // successfully by Once for this tick or a later one. The tick is the time for
@@ -44,13 +52,14 @@ const (
 //	            caught up. Stores that do not tell their time, such as etcd,
 //	            cannot check the limit.
 //	ErrNotRecorded
-//	            f has returned nil, but the tick could not be stored. Another
-//	            call for the same tick may run f again.
+//	            f has returned nil, but the store has not stored the tick, as far
+//	            as it has told, also when asked again for up to 5 s. Another call
+//	            for the same tick may run f again.
 //
 // On top of the lock, a run costs two requests, and a call that does not run f
 // costs one.
 func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.Context, l *Lock) error) (ran bool, err error) {
-	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
+	return m.once(ctx, f, func(last, now, _ time.Time) (time.Time, bool, error) {
 		switch {
 		case tick.IsZero():
 			return tick, false, errors.New("the tick is the zero time")
@@ -74,8 +83,10 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // A call may come two minutes early, but at most a quarter of the period, so
 // that machines may take turns although their clocks differ. An early run is
 // recorded as if it had begun on time. So two runs begin at least half a period
-// apart, and n periods see n+1 runs at most. What counts is the time at which
-// OncePer was called, not at which it got the lock.
+// apart, and n periods see n+1 runs at most. A run counts from the time at which
+// OncePer was called, not at which it got the lock. But if it has waited for so
+// long that the next one could begin less than half a period later, for example
+// because another machine has failed late, it counts from a later time.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
@@ -83,27 +94,32 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx context.Context, l *Lock) error) (ran bool, err error) {
 	began := time.Now()
 	slack := min(maxSlack, period/4)
-	return m.once(ctx, f, func(last, now time.Time) (time.Time, bool, error) {
-		if now.IsZero() {
-			now = began
+	return m.once(ctx, f, func(last, called, starts time.Time) (time.Time, bool, error) {
+		if called.IsZero() {
+			called, starts = began, time.Now()
 		}
-		due := last.Add(period)
+		due, run := last.Add(period), called
 		switch {
 		case period <= 0:
-			return now, false, fmt.Errorf("the period %v is not positive", period)
-		case last.IsZero(), now.Sub(due) > slack:
-			return now, true, nil
-		case due.Sub(now) > slack:
-			return now, false, nil
+			return run, false, fmt.Errorf("the period %v is not positive", period)
+		case last.IsZero(), called.Sub(due) > slack:
+		case due.Sub(called) > slack:
+			return run, false, nil
+		default:
+			run = due
 		}
-		return due, true, nil
+		if earliest := starts.Add(slack - period/2); earliest.After(run) {
+			run = earliest
+		}
+		return run, true, nil
 	})
 }
 
 // plan decides whether to run the job. It gets the recorded time of the last
-// run, and the time of the call by the store's clock. Both may be zero. It
-// returns the time to record for the new run, and whether the run is due.
-type plan func(last, now time.Time) (run time.Time, due bool, err error)
+// run, and the times of the call and of the start of the run by the store's clock.
+// All of them may be zero. It returns the time to record for the new run, and
+// whether the run is due.
+type plan func(last, called, starts time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {
 	if f == nil {
@@ -119,7 +135,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		if err := f(held, l); err != nil {
 			return mask(err, ErrNotRecorded) // it concerns another lock
 		}
-		return l.recordRun(context.WithoutCancel(ctx), run)
+		return m.recordRun(context.WithoutCancel(ctx), l, run)
 	})
 	if !ran && err != nil && !errors.Is(err, ErrNotRun) {
 		err = bothError{err, ErrNotRun}
@@ -142,7 +158,7 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 			value, ahead.Round(time.Second))
 	}
 	if err == nil {
-		run, due, err = plan(last, h.entry.StoreTime(began))
+		run, due, err = plan(last, h.entry.StoreTime(began), now)
 	}
 	if err != nil {
 		return run, false, lockError(h.queue.name, h.queue.client.requestError(ctx, err))
@@ -160,14 +176,31 @@ func parseRun(value []byte) (time.Time, error) {
 
 // recordRun records the time of a run. If the lock was lost, the error does not
 // say so, because Unlock returns that, too.
-func (l *Lock) recordRun(ctx context.Context, at time.Time) error {
-	h := l.hold
-	err := l.setValue(ctx, at.UTC().AppendFormat(nil, time.RFC3339Nano))
+func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
+	value := at.UTC().AppendFormat(nil, time.RFC3339Nano)
+	err := l.setValue(ctx, value)
 	switch {
-	case err == nil:
+	case err == nil, m.keeps(ctx, value, l.Token()):
 		return nil
 	case l.Err() != nil:
-		return lockError(h.queue.name, ErrNotRecorded)
+		return lockError(m.queue.name, ErrNotRecorded)
 	}
-	return lockError(h.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	return lockError(m.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+}
+
+// keeps reports whether the store has told, in any session, that it keeps the
+// value of the lock with that token.
+func (m *RWMutex) keeps(ctx context.Context, value []byte, token int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookAgainFor)
+	defer cancel()
+	retries := entry.Retries{New: m.queue.options.backOff}
+	for {
+		kept, by, err := m.Value(ctx)
+		if !errors.Is(err, driver.ErrUnavailable) {
+			return err == nil && by == token && bytes.Equal(kept, value)
+		}
+		if pause := retries.Next(); pause < 0 || !entry.Sleep(pause, ctx.Done()) {
+			return false
+		}
+	}
 }

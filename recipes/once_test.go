@@ -502,6 +502,50 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
+// Another machine works for most of the period and fails, so that a call begins its
+// run late. The next planned call must run the job half a period after that run at
+// the earliest, but then it must.
+func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
+	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
+		inWorldOf(t, patient, func(w *world) {
+			began := time.Now()
+			fails := func(context.Context, *recipes.Lock) error { time.Sleep(worked); return errJob }
+			go w.client("a").RWMutex("q").OncePer(bg, time.Hour, fails)
+			time.Sleep(time.Second)
+			m := w.client("b").RWMutex("q")
+			ran, err := m.OncePer(bg, time.Hour, nothing)
+			require.NoError(w, err)
+			require.True(w, ran)
+			late := time.Since(began)
+			next := late.Truncate(time.Hour) + time.Hour
+			time.Sleep(next - late)
+			ran, err = m.OncePer(bg, time.Hour, nothing)
+			require.NoError(w, err)
+			assert.Equal(w, next-late >= 30*time.Minute, ran, "%v after a run", next-late)
+		})
+	}
+}
+
+// The store keeps a run, but its reply is lost, and then the session.
+func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var c *client
+		c = w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op != faults.OpSetValue || r.Stage != faults.StageReply {
+				return faults.Fault{}
+			}
+			w.store.Faults().Expire(c.session())
+			return faults.Fault{Lose: true}
+		}), "a")
+		tick := time.Now()
+		ran, err := c.RWMutex("q").Once(bg, tick, nothing)
+		require.True(w, ran)
+		require.ErrorIs(w, err, recipes.ErrLost)
+		require.NotErrorIs(w, err, recipes.ErrNotRecorded)
+		require.False(w, w.once(c, tick, nothing))
+	})
+}
+
 // While a call waits, a later call may run the job. The waiting call then finds
 // a run that began after it, which must not be an error.
 func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
@@ -560,6 +604,15 @@ func TestOnceUnderFaults(t *testing.T) {
 	}
 }
 
+// keptBy returns the token of the lock with which the last run was recorded.
+func keptBy(c *client) int64 {
+	for {
+		if _, token, err := c.RWMutex("q").Value(bg); err == nil {
+			return token
+		}
+	}
+}
+
 func onceUnderFaults(w *world, clients []*client, seed uint64) {
 	var runs, kept atomic.Int32
 	tick := time.Now()
@@ -567,11 +620,16 @@ func onceUnderFaults(w *world, clients []*client, seed uint64) {
 	for _, c := range clients {
 		all.Go(func() {
 			for {
-				ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context, _ *recipes.Lock) error {
+				var token int64
+				ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context, l *recipes.Lock) error {
 					runs.Add(1)
+					token = l.Token()
 					time.Sleep(time.Second)
 					return ctx.Err()
 				})
+				if errors.Is(err, recipes.ErrNotRecorded) {
+					assert.NotEqual(w, token, keptBy(c), "seed %d: it was recorded", seed)
+				}
 				if ran && err == nil {
 					kept.Add(1)
 				}
