@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,12 @@ import (
 type Lock struct {
 	locks    []*dlock.Lock // by store; nil where the lock is not held
 	first    *dlock.Lock   // the one that other callers wait for
-	contexts sync.Map      // live contexts: context.Context to context.CancelCauseFunc
+	contexts sync.Map      // live contexts by parent: any to *child
+}
+
+type child struct {
+	context.Context
+	cancel context.CancelCauseFunc
 }
 
 func newLock(locks []*dlock.Lock, first *dlock.Lock) *Lock {
@@ -62,18 +68,30 @@ func (l *Lock) Err() error {
 // Context returns a child of parent that is cancelled when too few stores hold the
 // lock, because of a loss or of Unlock. Its context.Cause then matches dlock.ErrLost
 // or dlock.ErrNotHeld. Run the work that the lock protects under this context. Calls
-// with it re-enter no lock. A nil parent counts as context.Background.
+// with it re-enter no lock. A nil parent counts as context.Background. Calls with
+// the same parent share a context, which is kept as by [dlock.Lock.Context].
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
 	}
+	var key any = parent
+	if !reflect.ValueOf(parent).Comparable() {
+		key = new(byte)
+	}
+	if c, known := l.contexts.Load(key); known {
+		return c.(*child)
+	}
 	ctx, cancel := context.WithCancelCause(parent)
-	l.contexts.Store(ctx, cancel)
-	context.AfterFunc(ctx, func() { l.contexts.Delete(ctx) })
+	c := &child{ctx, cancel}
+	if other, known := l.contexts.LoadOrStore(key, c); known {
+		cancel(nil)
+		return other.(*child)
+	}
+	context.AfterFunc(ctx, func() { l.contexts.Delete(key) })
 	if err := l.Err(); err != nil {
 		cancel(err)
 	}
-	return ctx
+	return c
 }
 
 // check cancels the contexts once too few stores hold the lock.
@@ -84,8 +102,8 @@ func (l *Lock) check() {
 }
 
 func (l *Lock) endContexts(cause error) {
-	l.contexts.Range(func(_, cancel any) bool {
-		cancel.(context.CancelCauseFunc)(cause)
+	l.contexts.Range(func(_, c any) bool {
+		c.(*child).cancel(cause)
 		return true
 	})
 }

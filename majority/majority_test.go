@@ -588,6 +588,58 @@ func TestContextsOfAMajority(t *testing.T) {
 	})
 }
 
+type uncomparable struct {
+	context.Context
+	_ []int
+}
+
+func TestContextsOfOneParentAreShared(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		l, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		parent, cancel := context.WithCancel(bg)
+		ctx := l.Context(parent)
+		assert.Same(t, ctx, l.Context(parent))
+		assert.NotSame(t, ctx, l.Context(bg))
+		cancel()
+		require.Error(t, ctx.Err())
+		require.NoError(t, l.Context(bg).Err())
+		ctx = l.Context(uncomparable{Context: bg})
+		require.NoError(t, ctx.Err())
+		require.NoError(t, l.Unlock())
+		require.ErrorIs(t, context.Cause(ctx), dlock.ErrNotHeld)
+	})
+}
+
+// Calls find out once that the first store refuses connections, and then begin
+// with the next one. When it is back, they use it again.
+func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		up := w.all[0].Faults().Down()
+		m := w.majority("web1")
+		tokens := func(lock func(context.Context) (*majority.Lock, error)) []int64 {
+			began := time.Now()
+			l, err := lock(bg)
+			require.NoError(t, err)
+			assert.Less(t, time.Since(began), 100*time.Millisecond)
+			require.NoError(t, l.Unlock())
+			return l.Tokens()
+		}
+		l, err := m.Lock(bg)
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock())
+		for range 20 {
+			assert.Zero(t, tokens(m.Lock)[0])
+			assert.Zero(t, tokens(m.TryLock)[0])
+			time.Sleep(300 * time.Millisecond)
+		}
+		up()
+		for tokens(m.Lock)[0] == 0 {
+			time.Sleep(soon)
+		}
+	})
+}
+
 func TestALockOfAMajorityIsPrinted(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		defer w.all[1].Faults().Down()()

@@ -53,13 +53,27 @@ func (r *round) run(ctx context.Context) *Lock {
 // calls wait in the queue of that store, they seldom block each other by each
 // holding some of the stores.
 func (r *round) takeFirst(ctx context.Context) *dlock.Lock {
-	for i := range r.stores {
+	for _, i := range r.downLast() {
 		r.held[i], r.errs[i] = r.lockWhileConnected(ctx, i)
 		if r.held[i] != nil || ctx.Err() != nil || contended(r.errs[i]) {
 			return r.held[i]
 		}
 	}
 	return nil
+}
+
+// downLast returns the stores in their order, but last those whose clients have just
+// failed to connect, so that a call need not wait for them.
+func (r *round) downLast() (order []int) {
+	var down []int
+	for i, c := range r.clients {
+		if errors.Is(c.Connected(), dlock.ErrUnavailable) {
+			down = append(down, i)
+		} else {
+			order = append(order, i)
+		}
+	}
+	return append(order, down...)
 }
 
 // lockWhileConnected takes the lock in one store. It gives up if the client has

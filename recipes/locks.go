@@ -232,8 +232,8 @@ func (l *Locks) Err() error {
 	return join(errs...)
 }
 
-// Lost returns a channel that closes when the first of the locks is lost. After
-// Unlock it never closes.
+// Lost returns a channel that closes when the first of the locks is lost. It never
+// closes for an Unlock of one of All, nor for a lock that was unlocked before.
 func (l *Locks) Lost() <-chan struct{} {
 	l.lostOnce.Do(func() {
 		lost := make(chan struct{})
@@ -242,7 +242,7 @@ func (l *Locks) Lost() <-chan struct{} {
 		for _, held := range l.all {
 			ctx := held.Context(context.Background())
 			context.AfterFunc(ctx, func() {
-				if errors.Is(context.Cause(ctx), ErrLost) {
+				if cause := context.Cause(ctx); errors.Is(cause, ErrLost) && !errors.Is(cause, ErrNotHeld) {
 					first.Do(func() { close(lost) })
 				}
 			})
@@ -253,7 +253,8 @@ func (l *Locks) Lost() <-chan struct{} {
 
 // Context returns a child of parent that is cancelled when the first of the locks
 // is lost or unlocked. Calls with it re-enter each of them, as with
-// [Lock.Context], and [FromContext] returns one of them.
+// [Lock.Context], and [FromContext] returns one of them. Each lock keeps a context
+// until the parent ends, so cancel parents whose work is done.
 func (l *Locks) Context(parent context.Context) context.Context {
 	for _, held := range l.all {
 		parent = held.Context(parent)

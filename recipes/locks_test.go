@@ -172,6 +172,34 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
+// Lost is about losses alone, as Lock.Lost is.
+func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		two := func() *recipes.Locks {
+			locks, err := recipes.LockAll(bg, c.RWMutex("p"), c.RWMutex("q"))
+			require.NoError(w, err)
+			return locks
+		}
+		one := two()
+		require.NoError(w, one.All()[0].Unlock())
+		one.Lost()
+		synctest.Wait()
+		assert.False(w, isClosed(one.Lost()), "an Unlock is no loss")
+		w.store.Faults().ExpireAll()
+		synctest.Wait()
+		assert.True(w, isClosed(one.Lost()), "the other one is lost")
+		require.ErrorIs(w, one.Unlock(), recipes.ErrLost)
+		both := two()
+		w.store.Faults().ExpireAll()
+		synctest.Wait()
+		require.ErrorIs(w, both.Unlock(), recipes.ErrLost)
+		both.Lost()
+		synctest.Wait()
+		assert.False(w, isClosed(both.Lost()), "after Unlock")
+	})
+}
+
 // LockAll must check all its locks once more before it returns. The first lock
 // is lost while the last one is granted.
 func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
