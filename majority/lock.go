@@ -18,9 +18,16 @@ import (
 // Lock is a held [Mutex]. It is held until Unlock, or until too few stores hold
 // the lock. A Lock is safe for concurrent use.
 type Lock struct {
-	locks    []*dlock.Lock // by store; nil where the lock is not held
-	first    *dlock.Lock   // the one that other callers wait for
-	contexts sync.Map      // live contexts by parent: any to *child
+	stores   []*dlock.RWMutex
+	tokens   []int64         // of the grant
+	contexts sync.Map        // live contexts by parent: any to *child
+	over     context.Context // ends with the hold
+	end      context.CancelFunc
+	joins    sync.WaitGroup // calls of join; none begins after over
+
+	mu    sync.Mutex
+	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
+	first *dlock.Lock   // the one that other callers wait for. Guarded by mu
 }
 
 type child struct {
@@ -28,41 +35,129 @@ type child struct {
 	cancel context.CancelCauseFunc
 }
 
-func newLock(locks []*dlock.Lock, first *dlock.Lock) *Lock {
-	l := &Lock{locks: locks, first: first}
+func newLock(stores []*dlock.RWMutex, locks []*dlock.Lock, first *dlock.Lock) *Lock {
+	l := &Lock{stores: stores, locks: locks, first: first}
 	for _, one := range locks {
-		if one != nil {
-			context.AfterFunc(one.Context(context.Background()), l.check)
-		}
+		l.tokens = append(l.tokens, one.Token())
 	}
+	l.over, l.end = context.WithCancel(context.Background())
 	return l
 }
 
+// keep watches the locks, and takes those that are missing.
+func (l *Lock) keep() {
+	for i, one := range l.All() {
+		if one == nil {
+			go l.rejoin(i)
+		} else {
+			l.watch(i, one)
+		}
+	}
+}
+
+func (l *Lock) watch(store int, one *dlock.Lock) {
+	context.AfterFunc(one.Context(context.Background()), func() {
+		if err := l.Err(); err != nil {
+			l.endContexts(err)
+			l.end()
+		} else if errors.Is(one.Err(), dlock.ErrLost) {
+			l.rejoin(store)
+		}
+	})
+}
+
+// rejoin takes the lock in a store that has lost it, or that was away at the grant,
+// so that stores may restart one after the other during a long hold. It begins
+// late, to spare short holds the requests.
+func (l *Lock) rejoin(store int) {
+	l.mu.Lock()
+	if l.over.Err() != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.joins.Add(1)
+	l.mu.Unlock()
+	defer l.joins.Done()
+	for {
+		await(l.over.Done(), joinFor)
+		one, err := l.stores[store].Lock(l.over)
+		switch {
+		case err == nil && l.adopt(store, one):
+			l.watch(store, one)
+			return
+		case err == nil:
+			_ = one.Unlock()
+		case !errors.Is(err, dlock.ErrUnavailable):
+			return
+		}
+	}
+}
+
+// adopt adds a lock that rejoin has taken. Before, it makes sure that the other
+// stores have not forgotten theirs: otherwise another caller may have had a
+// majority of these and of the store, and the new lock would hide the loss.
+func (l *Lock) adopt(store int, one *dlock.Lock) bool {
+	confirmed := 0
+	for i, other := range l.All() {
+		if i != store && other != nil && l.confirms(i, other) {
+			confirmed++
+		}
+	}
+	if confirmed < majorityOf(len(l.stores)) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over.Err() != nil || held(l.locks) != nil {
+		return false
+	}
+	old := l.locks[store]
+	if old == l.first {
+		l.first = one
+	}
+	l.locks[store] = one
+	_ = old.Unlock() // lost before, so that this sends no request
+	return true
+}
+
+// confirms reports whether the node of a lock is still in its queue.
+func (l *Lock) confirms(store int, one *dlock.Lock) bool {
+	ctx, cancel := context.WithTimeout(l.over, joinFor)
+	defer cancel()
+	queue, err := l.stores[store].Queue(ctx)
+	return err == nil && slices.ContainsFunc(queue, func(c dlock.Contender) bool {
+		return c.Node == one.Node() && (c.Token == one.Token() || c.Token == 0) // zero if the driver does not read nodes
+	})
+}
+
 // All returns the Locks in the order of the clients, and nil for each store in
-// which the lock is not held. Don't unlock them one by one.
-func (l *Lock) All() []*dlock.Lock { return slices.Clone(l.locks) }
+// which the lock is not held. Don't unlock them one by one. If a store loses its
+// lock, a later call may return another one: the Lock takes it again in the
+// background, as it takes those that were missing at the grant.
+func (l *Lock) All() []*dlock.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.locks)
+}
 
 // Tokens returns the fencing tokens in the order of the clients, with 0 for each
-// store in which the lock is not held.
-func (l *Lock) Tokens() []int64 {
-	var tokens []int64
-	for _, one := range l.locks {
-		tokens = append(tokens, one.Token())
-	}
-	return tokens
-}
+// store in which the lock was not held when it was granted. They stay the same
+// until the end, also for a store in which the lock is taken again.
+func (l *Lock) Tokens() []int64 { return slices.Clone(l.tokens) }
 
 // Err returns nil while the lock is held in a majority of the stores. Otherwise
 // the error matches the errors of [dlock.Lock.Err] of all locks that are not held:
 // dlock.ErrLost after a loss, and dlock.ErrNotHeld after Unlock.
-func (l *Lock) Err() error {
-	errs := make([]error, len(l.locks))
-	for i, one := range l.locks {
+func (l *Lock) Err() error { return held(l.All()) }
+
+func held(locks []*dlock.Lock) error {
+	errs := make([]error, len(locks))
+	for i, one := range locks {
 		if one != nil {
 			errs[i] = one.Err()
 		}
 	}
-	return l.join(errs)
+	return joinHeld(locks, errs)
 }
 
 // Context returns a child of parent that is cancelled when too few stores hold the
@@ -78,27 +173,17 @@ func (l *Lock) Context(parent context.Context) context.Context {
 	if !reflect.ValueOf(parent).Comparable() {
 		key = new(byte)
 	}
-	if c, known := l.contexts.Load(key); known {
-		return c.(*child)
-	}
 	ctx, cancel := context.WithCancelCause(parent)
-	c := &child{ctx, cancel}
-	if other, known := l.contexts.LoadOrStore(key, c); known {
+	c, known := l.contexts.LoadOrStore(key, &child{ctx, cancel})
+	if known {
 		cancel(nil)
-		return other.(*child)
+	} else {
+		context.AfterFunc(ctx, func() { l.contexts.Delete(key) })
 	}
-	context.AfterFunc(ctx, func() { l.contexts.Delete(key) })
 	if err := l.Err(); err != nil {
-		cancel(err)
+		c.(*child).cancel(err)
 	}
-	return c
-}
-
-// check cancels the contexts once too few stores hold the lock.
-func (l *Lock) check() {
-	if err := l.Err(); err != nil {
-		l.endContexts(err)
-	}
+	return c.(*child)
 }
 
 func (l *Lock) endContexts(cause error) {
@@ -117,9 +202,14 @@ func (l *Lock) endContexts(cause error) {
 // goroutines of Unlock, where a panic ends the program.
 func (l *Lock) Unlock() error {
 	l.endContexts(cmp.Or(l.Err(), dlock.ErrNotHeld)) // before others can hold the lock
-	errs := make([]error, len(l.locks))
+	l.mu.Lock()                                      // lets no rejoin begin after end
+	l.end()
+	l.mu.Unlock()
+	l.joins.Wait()
+	locks := l.All()
+	errs := make([]error, len(locks))
 	var others errgroup.Group
-	for i, one := range l.locks {
+	for i, one := range locks {
 		if one != nil && one != l.first {
 			others.Go(func() error {
 				errs[i] = one.Unlock()
@@ -133,26 +223,26 @@ func (l *Lock) Unlock() error {
 		_ = others.Wait() // errs has all errors; Wait would return only one
 	}()
 	await(unlocked, lingerFor) // wait only briefly, so that a silent store does not delay the next holder
-	if i := slices.Index(l.locks, l.first); i >= 0 {
+	if i := slices.Index(locks, l.first); i >= 0 {
 		errs[i] = l.first.Unlock()
 	}
 	<-unlocked
-	return l.join(errs)
+	return joinHeld(locks, errs)
 }
 
-// join combines the errors of the locks. While a majority is held, it leaves out
+// joinHeld combines the errors of the locks. While a majority is held, it leaves out
 // that other locks are not.
-func (l *Lock) join(errs []error) error {
+func joinHeld(locks []*dlock.Lock, errs []error) error {
 	held, others := 0, slices.Clone(errs)
 	for i, err := range errs {
 		switch {
 		case errors.Is(err, dlock.ErrLost), errors.Is(err, dlock.ErrNotHeld):
 			others[i] = nil
-		case l.locks[i] != nil:
+		case locks[i] != nil:
 			held++
 		}
 	}
-	if held >= majorityOf(len(l.locks)) {
+	if held >= majorityOf(len(locks)) {
 		return join(others)
 	}
 	return join(errs)
@@ -161,7 +251,7 @@ func (l *Lock) join(errs []error) error {
 // String describes the lock in each store on one line, as [dlock.Lock.String] does.
 func (l *Lock) String() string {
 	var lines []string
-	for _, one := range l.locks {
+	for _, one := range l.All() {
 		lines = append(lines, one.String())
 	}
 	return strings.Join(lines, "; ")

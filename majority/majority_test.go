@@ -187,6 +187,69 @@ func TestMajorityIsLostWithTheMajority(t *testing.T) {
 	})
 }
 
+// Stores lose the lock one after the other, as in a rolling restart, or were away
+// at the grant.
+func TestALongHoldSurvivesThatStoresRestartOneAfterTheOther(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		up := w.all[2].Faults().Down()
+		l, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		ctx := l.Context(bg)
+		up()
+		awaitAll := func() {
+			t.Helper()
+			for range 60 {
+				time.Sleep(soon)
+				if !slices.ContainsFunc(l.All(), func(one *dlock.Lock) bool { return one.Err() != nil }) {
+					return
+				}
+			}
+			t.Fatal(l)
+		}
+		awaitAll()
+		for i := range 3 {
+			w.expire(i)
+			awaitAll()
+		}
+		require.NoError(t, ctx.Err())
+		assert.Equal(t, []int64{1, 1, 0}, l.Tokens(), "those of the grant")
+		_, err = w.majority("web2").TryLock(bg)
+		require.ErrorIs(t, err, dlock.ErrLocked)
+		w.expire(0)
+		require.NoError(t, l.Unlock(), "while it takes the lock again")
+	})
+}
+
+// Three of five stores forget the holder, and another caller has the lock. The
+// holder learns of the first store long before the others. If it just took the lock
+// in that store again, it would never know that it had lost a majority.
+func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
+	inStores(t, 5, func(w *stores) {
+		for i := 1; i < 5; i++ {
+			w.all[i] = memdriver.New(memdriver.WithSessionTimeout(time.Hour))
+		}
+		l, err := w.majority("web1").Lock(bg)
+		require.NoError(t, err)
+		time.Sleep(soon) // until it watches its nodes
+		for i := range 3 {
+			s, _ := w.sessions.Load(fmt.Sprint("web1 ", i))
+			if i > 0 {
+				heal := w.all[i].Faults().CutOff(s.(driver.Session))
+				time.AfterFunc(10*time.Minute, heal)
+			}
+			w.all[i].Faults().Drop(s.(driver.Session))
+		}
+		other, err := w.majority("web2").Lock(bg)
+		require.NoError(t, err)
+		require.NoError(t, other.Unlock())
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, l.Err(), "it does not know yet")
+		time.Sleep(10 * time.Minute)
+		require.ErrorIs(t, l.Err(), dlock.ErrLost)
+		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
+	})
+}
+
 func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		var order []string

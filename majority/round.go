@@ -36,8 +36,9 @@ func (r *round) run(ctx context.Context) *Lock {
 	r.takeOthers(first.Context(ctx))
 	r.dropLost()
 	r.findTwins(ctx)
-	l := newLock(r.held, first)
+	l := newLock(r.stores, r.held, first)
 	if r.taken() >= r.need() && r.mistake() == nil {
+		l.keep()
 		return l
 	}
 	unlocked := make(chan struct{})
