@@ -5,9 +5,10 @@
 // must then stop writing what the lock protects, and must not report success.
 // Such code paths hardly ever run in tests. [Run] calls the function under test
 // again and again, and each time loses its locks at another moment: before each
-// request to the store, and at each write. In further runs another client holds the
-// lock, or the store is down, so that the function gets no lock. A run takes place in memory and in
-// virtual time, so that a sweep takes milliseconds and always finds the same.
+// request to the store, and at each write. In further runs another client holds
+// the lock, or the store is down, so that the function gets no lock. A run takes
+// place in memory and in virtual time, so that a sweep takes milliseconds and
+// always finds the same.
 //
 // The test says when something is written, usually in a fake of the database:
 //
