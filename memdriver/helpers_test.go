@@ -101,17 +101,4 @@ func withDeadline(d time.Duration, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eventually polls ok in real time, and fails the test if ok does not return
-// true within ten seconds.
-func eventually(t *testing.T, otherwise string, ok func() bool) {
-	t.Helper()
-	for range 10_000 {
-		if ok() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal(otherwise)
-}
-
 func requests(st *memdriver.Store, op faults.Op) int64 { return st.Stats().Requests[op] }

@@ -26,9 +26,9 @@ type Network struct {
 	lines   []*line // guarded by linesMu
 
 	mu     sync.Mutex
-	slow   bool    // guarded by mu; replies are delayed
-	cut    bool    // guarded by mu
-	closed bool    // guarded by mu
+	slow   bool // guarded by mu; replies are delayed
+	cut    bool // guarded by mu
+	closed bool // guarded by mu
 }
 
 // line is a connection through a Network.
