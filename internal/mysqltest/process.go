@@ -63,6 +63,7 @@ type process struct {
 	dir       string
 	port      int
 	databases atomic.Int64
+	started   time.Time // of the latest launch
 }
 
 func newProcess(opts []Option) (p *process, err error) {
@@ -166,8 +167,11 @@ func (p *process) command(s *settings) ([]string, error) {
 
 // launch starts the server and waits until it accepts connections. After an
 // error that matches [testenv.ErrPortTaken] the caller should retry with other
-// ports.
+// ports. It leaves a second between two starts, because the driver tells them
+// apart by that.
 func (p *process) launch() error {
+	time.Sleep(time.Until(p.started.Add(time.Second)))
+	p.started = time.Now()
 	return p.proc.Start(testenv.Startup{
 		Ready:     p.ready,
 		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },

@@ -22,7 +22,7 @@ CREATE SEQUENCE IF NOT EXISTS dlock.versions;
 CREATE TABLE IF NOT EXISTS dlock.session (
     id text COLLATE "C" PRIMARY KEY,
     timeout interval NOT NULL,
-    grace interval NOT NULL,               -- of the client; the longest counts for all
+    grace interval NOT NULL DEFAULT '0',   -- of the client; the longest counts for all
     deadline timestamptz NOT NULL,         -- after it, any session may end this one
     -- The start of the server whose clock the deadline is from. After a promotion or a
     -- restart the clock may be another one, so expire first renews the deadline.
