@@ -121,3 +121,23 @@ func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
 		})
 	}
 }
+
+// An Unlock that reports a loss may have removed the node before the cause of the
+// loss, if the store's answer did not arrive.
+func TestAnUnlockThatMeetsALossMayBeARelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		won span
+		ok  bool
+	}{
+		"granted before the loss":   {span{4, 6}, true},
+		"granted before the Unlock": {span{4, 4}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
+			first.handles[0].given = &ending{span: span{5, 10}, err: dlock.ErrLost}
+			first.learned = 10
+			rec := &recorder{clock: 20, contenders: []*contender{first, second}, causes: []cause{after(cause{slot: 1, told: true}, 7, 8)}}
+			expect(t, rec, c.ok)
+		})
+	}
+}

@@ -126,7 +126,7 @@
 //     and before the contender has learned of it. A close is a cause for all
 //     locks of the client, until it returns. It takes nothing from an Unlock
 //     that reports ErrUnlock, which may have reached the store before the close
-//     began.
+//     began. The same holds for the last Unlock if it reports the loss.
 //
 // There are two kinds of causes. If the store drops a silent session, the
 // client must know before the store grants the lock to another contender.

@@ -118,7 +118,9 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	switch suspect = min(suspect, closing); {
 	case c.learned != 0 && suspect == forever: // no cause was recorded, so the loss may have happened at any time
 		suspect, explained = 0, false
-	case c.learned != 0, closing != forever:
+	case c.learned != 0:
+		suspect = min(suspect, c.lastCall()) // the Unlock may have removed the node, and had no answer but the loss
+	case closing != forever:
 	case silent != forever:
 		suspect = min(silent, c.lastCall())
 	default:
