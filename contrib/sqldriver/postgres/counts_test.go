@@ -57,7 +57,9 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		return send(ctx)
 	})
 	for range 2 {
+		mu.Lock()
 		clear(sent)
+		mu.Unlock()
 		held, err := create(t, holder, "held")
 		require.NoError(t, err)
 		first := func([]driver.Node) int { return 0 }
