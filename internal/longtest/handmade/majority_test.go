@@ -19,15 +19,18 @@ import (
 // inMajority is dlock's lock in a majority of independent servers.
 type inMajority struct {
 	mutex *majority.Mutex
+	mu    sync.Mutex // the hooks of several stores run at the same time
 	held  *majority.Lock
 }
 
 func newMajority(s setting, p *points) (locker, error) {
-	var mu sync.Mutex // the hooks of several stores run at the same time
+	l := &inMajority{}
 	waiting := &recipes.Trace{Waiting: func(context.Context, recipes.WaitingInfo) {
-		mu.Lock()
-		defer mu.Unlock()
-		p.wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held == nil { // a held lock may wait, too: in the queue of a store that has lost it
+			p.wait()
+		}
 	}}
 	var clients []*dlock.Client
 	for _, server := range s.Servers {
@@ -38,11 +41,14 @@ func newMajority(s setting, p *points) (locker, error) {
 		_ = client.Ping(context.Background()) // a minority may be away
 		clients = append(clients, client)
 	}
-	return &inMajority{mutex: &majority.Mutex{Name: name, Clients: clients}}, nil
+	l.mutex = &majority.Mutex{Name: name, Clients: clients}
+	return l, nil
 }
 
 func (l *inMajority) lock(ctx context.Context) (int64, error) {
 	held, err := l.mutex.Lock(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.held = held
 	return 0, err
 }
