@@ -66,7 +66,7 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 			}
 			dsn := open(t)
 			out, err := program(t, "run", "-driver", name, "-dsn", dsn, "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK, $DLOCK_TOKEN"; exit 3`)
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !regexp.MustCompile(`^backup, [1-9]\d*\n$`).Match(out) {
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !regexp.MustCompile(`(?m)^backup, [1-9]\d*\n$`).Match(out) {
 				t.Errorf("dlock run: %v: %s", err, out)
 			}
 			out, err = program(t, "demo", "-driver", name, "-dsn", dsn, "-hold", "20ms")
