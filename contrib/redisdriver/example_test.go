@@ -14,7 +14,7 @@ import (
 
 // This example takes a lock in Redis. It is not run, because it needs a server.
 func Example() {
-	client, err := dlock.Open("redis", "redis://localhost:6379?empty_is_new=true&session_timeout=10s")
+	client, err := dlock.Open("redis", "redis://localhost:6379?session_timeout=10s")
 	if err != nil {
 		log.Fatal(err)
 	}

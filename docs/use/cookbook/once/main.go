@@ -14,7 +14,10 @@ import (
 	_ "github.com/dlock-go/dlock/memdriver" // for real machines: contrib/redisdriver
 )
 
-const period = time.Hour
+const (
+	period = time.Hour
+	pause  = time.Minute // before a failed run is tried again
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -39,12 +42,14 @@ func run(ctx context.Context, m *dlock.RWMutex, f job) {
 	for ctx.Err() == nil {
 		tick := time.Now().Truncate(period)
 		_, err := m.Once(ctx, tick, func(ctx context.Context, _ *dlock.Lock) error { return f(ctx, tick) })
+		next := tick.Add(period)
 		if err != nil && ctx.Err() == nil {
-			log.Printf("the run of %s: %v", tick.Format(time.RFC3339), err)
+			log.Printf("the run of %s, tried again: %v", tick.Format(time.RFC3339), err)
+			next = time.Now().Add(pause)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Until(tick.Add(period))):
+		case <-time.After(time.Until(next)):
 		}
 	}
 }

@@ -73,6 +73,21 @@ func TestAnotherMachineRunsWhatTheFirstHasNotFinished(t *testing.T) {
 	})
 }
 
+func TestARunThatFailsIsTriedAgainInItsPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), period/2)
+		defer cancel()
+		runs := 0
+		run(ctx, machines(t, 1)[0], func(context.Context, time.Time) error {
+			if runs++; runs == 1 {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		assert.Equal(t, 2, runs)
+	})
+}
+
 func TestTheProgramEndsOnSIGTERM(t *testing.T) {
 	ours := make(chan os.Signal, 1)
 	signal.Notify(ours, syscall.SIGTERM) // for ever: a signal may arrive before main listens, and after it has ended
