@@ -489,19 +489,6 @@ func TestEveryNameForDriversExists(t *testing.T) {
 	}
 }
 
-// TestALinkToATestLeadsToItsFile checks links whose text is the name of a test:
-// the linked file must contain that test.
-func TestALinkToATestLeadsToItsFile(t *testing.T) {
-	links := 0
-	for page, text := range pages(t) {
-		for _, m := range regexp.MustCompile("\\[`(Test\\w+)`\\]\\(([^)\\s]+)\\)").FindAllStringSubmatch(text, -1) {
-			links++
-			assert.Contains(t, read(t, path.Join(path.Dir(page), m[2])), "\nfunc "+m[1]+"(t *testing.T)", "%s: link to %s", page, m[2])
-		}
-	}
-	assert.NotZero(t, links)
-}
-
 // TestReliabilityCountsTheFaults checks three numbers in reliability.md: the
 // patches that put a fault into the lock, those that the simulation detects,
 // and the remaining ones.

@@ -1,142 +1,391 @@
 package handmade
 
 import (
+	"database/sql"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// A pause is the result of pausedHolder.
-type pause struct {
-	told      bool // A's first check after the pause reported the loss
-	lateWrite bool // the resource accepted A's write after B's
-	thirdOne  bool // A's unlock let C in although B held the lock
-}
+// Expiries of hand-written locks, and session timeouts of dlock.
+const (
+	soon  = 500 * time.Millisecond
+	never = time.Hour
+	short = 4 * time.Second  // of a session whose end a test waits for
+	long  = 10 * time.Second // of one that must not end, also on a busy machine
+)
 
-// pausedHolder pauses a holder for longer than its lock lasts. A has checked
-// its lock and is about to write when its process is stopped. B gets the lock
-// and writes. A resumes with its write, and unlocks. Then C asks for the lock.
-//
-// A's lock has the setting short; those of B and C have the setting long.
-func pausedHolder(t testing.TB, short, long setting) (p pause) {
-	t.Helper()
-	a, b, c := start(t, "A", short), start(t, "B", long), start(t, "C", long)
-	var r resource
-	a.lock()
-	require.NoError(t, a.check())
-	a.pause()
-	b.lock()
-	require.NoError(t, b.write(&r))
-	a.order("write")
-	a.resume()
-	p.lateWrite = a.deliver(&r) == nil
-	p.told = a.check() != nil
-	_ = a.unlock() // some locks report here that they were no longer held
-	p.thirdOne = c.do("lock") != "waiting"
-	require.NoError(t, b.check(), "B holds the lock in any case")
-	if !p.thirdOne {
-		require.NoError(t, b.unlock())
-		c.granted()
-	}
-	return p
-}
+// A store is new for each test. It returns settings of locks by hand and of dlock.
+type store func(kind string, expiry time.Duration) setting
 
-// requireDeadHolderBlocks requires that the store keeps a dead holder's lock
-// forever. The function take makes A acquire the lock, or only begin to.
-func requireDeadHolderBlocks(t testing.TB, s setting, take func(a *process)) {
-	t.Helper()
-	a, b := start(t, "A", s), start(t, "B", s)
-	take(a)
-	a.kill()
-	b.stopAt("retry")
-	b.contend()
-	for range 10 { // no end in sight
-		b.at("retry")
-		b.goOn()
-	}
-	b.at("retry")
-}
-
-// requireDeadHolderIsReplaced requires that dlock grants a dead holder's lock
-// to the next contender.
-func requireDeadHolderIsReplaced(t testing.TB, s setting) {
-	t.Helper()
-	a, b := start(t, "A", s), start(t, "B", s)
-	first := a.lock()
-	a.kill()
-	require.Greater(t, b.lock(), first)
-}
-
-// requireOvertaken requires that a later contender can overtake a waiter. While
-// B sleeps between two tries, A unlocks and C gets the lock.
-func requireOvertaken(t testing.TB, s setting) {
-	t.Helper()
-	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
-	a.lock()
-	b.stopAt("retry")
-	b.contend()
-	b.at("retry")
-	require.NoError(t, a.unlock())
-	c.lock()
-	b.goOn()
-	b.at("retry")
-}
-
-// requireOrder requires that dlock grants the lock to B before C, which came
-// later.
-func requireOrder(t testing.TB, s setting) {
-	t.Helper()
-	a, b, c := start(t, "A", s), start(t, "B", s), start(t, "C", s)
-	first := a.lock()
-	b.contend()
-	c.contend()
-	require.NoError(t, a.unlock())
-	second := b.granted()
-	require.Greater(t, second, first)
-	require.NoError(t, b.check())
-	require.NoError(t, b.unlock())
-	require.Greater(t, c.granted(), second)
-}
-
-// requireSurvivesRestart requires that a holder and a waiter of dlock survive a
-// crash of the server.
-func requireSurvivesRestart(t testing.TB, s setting, crash func()) {
-	t.Helper()
-	a, b := start(t, "A", s), start(t, "B", s)
-	first := a.lock()
-	b.contend()
-	crash()
-	awaitQueue(t, s, first, 0)
-	require.NoError(t, a.check())
-	require.Eventually(t, func() bool { return a.unlock() == nil }, bound, 10*time.Millisecond) // broken connections may fail first
-	require.Greater(t, b.granted(), first)
-}
-
-// requireLongWork requires that dlock's holder keeps its lock even if its work
-// outlasts the session timeout. If the machine is too slow for that, it starts
-// over with a longer timeout.
-func requireLongWork(t testing.TB, s setting) {
-	t.Helper()
-	for timeout := sessionTimeout; !longWork(t, s.lasting(timeout), timeout); timeout *= 2 {
-		require.Less(t, timeout, 3*sessionTimeout, "A loses the lock")
+func on(hand, dlock []string) store {
+	return func(kind string, expiry time.Duration) setting {
+		if kind == "dlock" {
+			return setting{kind: kind, servers: dlock, expiry: expiry}
+		}
+		return setting{kind: kind, servers: hand, expiry: expiry}
 	}
 }
 
-func longWork(t testing.TB, s setting, timeout time.Duration) (kept bool) {
-	t.Helper()
-	a, b := start(t, "A", s), start(t, "B", s)
-	defer a.kill()
-	defer b.kill()
-	first := a.lock()
-	b.contend()
-	for end := time.Now().Add(timeout * 3 / 2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if a.check() != nil {
-			return false
+const tables = `CREATE TABLE held (name varchar(99) PRIMARY KEY, expires bigint NOT NULL);
+	CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL, version int NOT NULL); INSERT INTO item VALUES (1, 1, 1), (2, 1, 1)`
+
+// connect returns the database that locks by hand use.
+func connect(t testing.TB, s store) *sql.DB {
+	driver, dsn, _ := strings.Cut(s("row", 0).servers[0], " ")
+	db, err := sql.Open(driver, dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// schema makes a schema, which the result uses through an address.
+func schema(t testing.TB, server *pgtest.Server) func(addr string, parameters ...string) store {
+	name := server.Schema()
+	server.SQL(t, "CREATE SCHEMA "+name+"; SET search_path = "+name+"; "+tables)
+	return func(addr string, parameters ...string) store {
+		return on([]string{"pgx " + server.DSNAt(addr, append(parameters, "search_path="+name)...)},
+			[]string{"postgres " + server.DSNAt(addr, append(parameters, "schema="+name)...) + "&"})
+	}
+}
+
+func postgres(t testing.TB) store {
+	server := pgtest.Shared(t)
+	return schema(t, server)(server.Addr())
+}
+
+// pgbouncer pools the connections of contenders: at most as many as given.
+func pgbouncer(connections int) func(testing.TB) store {
+	return func(t testing.TB) store {
+		server := pgtest.Shared(t)
+		dsn := server.DSNAt(server.Pgbouncer(t, connections), "default_query_exec_mode=exec") // for releases without prepared statements
+		return on([]string{"pgx " + dsn}, []string{"postgres " + dsn + "&empty_is_new=true&schema=" + server.Schema() + "&"})
+	}
+}
+
+func sqlite(t testing.TB) store {
+	dir := t.TempDir()
+	s := on([]string{"sqlite " + filepath.Join(dir, "hand.db") + "?_pragma=journal_mode(WAL)&_pragma=busy_timeout(60000)"},
+		[]string{"sqlite " + filepath.Join(dir, "dlock.db") + "?"})
+	_, err := connect(t, s).ExecContext(t.Context(), tables)
+	require.NoError(t, err)
+	return s
+}
+
+func onRedis(t testing.TB) store { return redisAt(redistest.Start(t).Addr()) }
+
+func redisAt(addrs ...string) store {
+	var dlock []string
+	for _, addr := range addrs {
+		dlock = append(dlock, "redis redis://"+addr+"?empty_is_new=true&")
+	}
+	return on(addrs, dlock)
+}
+
+// masters returns n Redis servers that lose all data in a restart.
+func masters(t testing.TB, n int) (servers []*redistest.Server, addrs []string) {
+	redistest.RequireClock(t)
+	for range n {
+		s := redistest.Start(t, redistest.WithClock())
+		servers, addrs = append(servers, s), append(addrs, s.Addr())
+	}
+	return servers, addrs
+}
+
+func five(t testing.TB) store {
+	_, addrs := masters(t, 5)
+	return redisAt(addrs...)
+}
+
+// TestADeadHolder ends A's connections during its hold. A lock without an expiry
+// stays, also that of a process that dies between taking it and setting one.
+func TestADeadHolder(t *testing.T) {
+	for kind, on := range map[string]func(testing.TB) store{
+		"row": postgres, "row in SQLite": sqlite, "setnx": onRedis, "setnx, expire": onRedis,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			kind, _, _ := strings.Cut(kind, " in ")
+			expiry := never
+			if kind == "setnx, expire" {
+				expiry = soon
+			}
+			s := on(t)(kind, expiry)
+			a, b := start(t, s), start(t, s)
+			a.stop, b.stop = "EXPIRE", "retry"
+			a.begin()
+			if kind == "setnx, expire" {
+				<-a.at
+			} else {
+				a.granted()
+			}
+			require.NoError(t, a.close())
+			b.begin()
+			for range 10 { // no end in sight
+				<-b.at
+				<-b.at
+			}
+		})
+	}
+}
+
+// TestAPausedHolder lets A check its lock and then pause for longer than the
+// lock lasts. B gets the lock and writes. A goes on: it writes, and unlocks. Then
+// C asks for the lock.
+func TestAPausedHolder(t *testing.T) {
+	for kind, c := range map[string]struct {
+		on       func(testing.TB) store
+		thirdOne bool // A's unlock lets C in although B holds the lock
+	}{
+		"row": {postgres, true}, "row in SQLite": {sqlite, true}, "setnx, expire": {onRedis, true}, "set nx px": {onRedis, true},
+		"get, del": {onRedis, false}, // harmless here; see TestGetThenDel
+		"script":   {onRedis, false}, "watchdog": {onRedis, false}, "redlock": {five, false},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			kind, _, _ := strings.Cut(kind, " in ")
+			s := c.on(t)
+			a, b, third := start(t, s(kind, 6*soon)), start(t, s(kind, never)), start(t, s(kind, never))
+			a.stop = "extension" // the watchdog is paused as well
+			var r resource
+			a.holds()
+			require.NoError(t, a.check())
+			b.holds()
+			require.NoError(t, r.write(b))
+			require.NoError(t, r.write(a), "the late write")
+			_ = a.gives() // some locks report here that they were no longer held
+			require.Equal(t, c.thirdOne, !third.waits())
+			require.NoError(t, b.check())
+		})
+	}
+}
+
+// TestAWaiterIsOvertaken lets A unlock and C get the lock while B sleeps between
+// two tries. With dlock, B gets the lock first.
+func TestAWaiterIsOvertaken(t *testing.T) {
+	for kind, on := range map[string]func(testing.TB) store{
+		"row": postgres, "row in SQLite": sqlite, "setnx": onRedis, "watchdog": onRedis,
+		"dlock on PostgreSQL": postgres, "dlock in SQLite": sqlite, "dlock on Redis": onRedis,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			kind, _, _ := strings.Cut(kind, " ")
+			s := on(t)(kind, never)
+			a, b, c := start(t, s), start(t, s), start(t, s)
+			b.stop = "retry"
+			a.holds()
+			require.True(t, b.waits())
+			if kind != "dlock" {
+				<-b.at
+				require.NoError(t, a.gives())
+				c.holds()
+				<-b.at
+				<-b.at
+				return
+			}
+			require.True(t, c.waits())
+			require.NoError(t, a.gives())
+			b.granted()
+			require.NoError(t, b.gives())
+			c.granted()
+		})
+	}
+}
+
+// An ending is what becomes of A's lock if B wants it, too.
+type ending int
+
+const (
+	kept        ending = iota // A keeps the lock, and B waits
+	told                      // A knows of its loss before B is granted the lock, and its late write is refused
+	overwritten               // two holders, and A's late write reaches the resource
+)
+
+// A scene prepares the stores of A and B, and returns what happens while A holds
+// the lock.
+type scene func(t testing.TB) (a, b store, event func(a *contender))
+
+// TestTwoHolders shows how a second contender gets the lock during a hold, or does
+// not.
+func TestTwoHolders(t *testing.T) {
+	for _, c := range []struct {
+		name, kind string
+		scene
+		a, b time.Duration // expiry, or session timeout
+		end  ending
+	}{
+		{"long work", "row", same(postgres, longWork), soon, never, overwritten},
+		{"long work in SQLite", "row", same(sqlite, longWork), soon, never, overwritten},
+		{"long work", "set nx px", same(onRedis, longWork), soon, never, overwritten},
+		{"long work", "script", same(onRedis, longWork), soon, never, overwritten},
+		{"long work on PostgreSQL", "dlock", same(postgres, longWork), long, long, kept},
+		{"long work in SQLite", "dlock", same(sqlite, longWork), long, long, kept},
+		{"long work on Redis", "dlock", same(onRedis, longWork), long, long, kept},
+		{"a clock that is ahead", "row", clockAhead, time.Hour, time.Hour, overwritten},
+		{"an operator ends the connection", "for update", terminated, 0, 0, overwritten},
+		{"an operator ends the connection", "dlock", terminated, time.Minute, time.Minute, kept},
+		{"a limit of the server ends the connection", "for update", idle, 0, 0, overwritten},
+		{"the network is cut", "for update", cutOff, 0, 0, overwritten},
+		{"the network is cut", "dlock", cutOff, short, short, told},
+		{"one connection for two", "advisory", same(pgbouncer(1), nothing), 0, 0, overwritten},
+		{"one connection for two", "dlock", same(pgbouncer(1), nothing), long, long, kept},
+		{"the server crashes", "advisory", crash, 0, 0, overwritten},
+		{"the server crashes", "dlock", crash, time.Minute, time.Minute, kept},
+		// For dlock, see the tests of fail-overs in contrib/redisdriver.
+		{"a replica without the key is promoted", "watchdog", promotion, never, never, overwritten},
+		{"the master forgets", "dlock", forgets(1, 0), short, short, told},
+		{"the third of five forgets", "redlock", twoMajorities(restart), never, never, overwritten},
+		{"the third of five forgets", "dlock", twoMajorities(restart), short, short, told},
+		{"the clock of the third of five jumps", "redlock", twoMajorities(jump), never, never, overwritten},
+		{"the clock of the third of five jumps", "dlock", twoMajorities(jump), short, short, told},
+		{"the first of three forgets", "dlock", forgets(3, 0), short, short, kept},
+		{"the second of three forgets", "dlock", forgets(3, 1), short, short, kept},
+		{"the third of three forgets", "dlock", forgets(3, 2), short, short, kept},
+	} {
+		t.Run(c.kind+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			onA, onB, event := c.scene(t)
+			a, b := start(t, onA(c.kind, c.a)), start(t, onB(c.kind, c.b))
+			var r resource
+			a.holds()
+			event(a)
+			if c.end == kept {
+				require.True(t, b.waits(), "two holders")
+				require.NoError(t, a.check())
+				require.Eventually(t, func() bool { return a.gives() == nil }, bound, 10*time.Millisecond) // broken connections may fail first
+				b.granted()
+			} else {
+				b.holds()
+				require.Equal(t, c.end == told, a.check() != nil)
+			}
+			require.NoError(t, r.write(b))
+			require.Equal(t, c.end == overwritten, r.write(a) == nil)
+		})
+	}
+}
+
+func nothing(*contender) {}
+
+func same(on func(testing.TB) store, event func(*contender)) scene {
+	return func(t testing.TB) (a, b store, _ func(*contender)) {
+		s := on(t)
+		return s, s, event
+	}
+}
+
+// longWork outlasts the session timeout. A lock by hand does not notice a loss.
+func longWork(a *contender) {
+	for end := time.Now().Add(long * 3 / 2); a.isDlock && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		require.NoError(a.t, a.check())
+	}
+}
+
+func clockAhead(t testing.TB) (a, b store, _ func(*contender)) {
+	a = postgres(t)
+	return a, func(kind string, expiry time.Duration) setting {
+		s := a(kind, expiry)
+		s.ahead = 2 * time.Hour
+		return s
+	}, nothing
+}
+
+func terminated(t testing.TB) (a, b store, _ func(*contender)) {
+	server := pgtest.Shared(t)
+	name, reach := server.Schema(), schema(t, server)
+	return reach(server.Addr(), "application_name="+name), reach(server.Addr()), func(*contender) {
+		server.SQL(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'")
+	}
+}
+
+const idleLimit = "options=-c%20idle_in_transaction_session_timeout%3D1s"
+
+func idle(t testing.TB) (a, b store, _ func(*contender)) {
+	server := pgtest.Shared(t)
+	a = schema(t, server)(server.Addr(), idleLimit)
+	return a, a, nothing
+}
+
+func cutOff(t testing.TB) (a, b store, _ func(*contender)) {
+	server := pgtest.Shared(t)
+	network, reach := testenv.NewProxy(t, server.Addr(), nil), schema(t, server)
+	return reach(network.Addr(), idleLimit), reach(server.Addr(), idleLimit), func(*contender) { network.Cut() }
+}
+
+func crash(t testing.TB) (a, b store, _ func(*contender)) {
+	server := pgtest.Start(t)
+	a = schema(t, server)(server.Addr())
+	return a, a, func(*contender) {
+		server.Kill()
+		server.Restart()
+	}
+}
+
+// promotion makes a replica lag before A takes the lock.
+func promotion(t testing.TB) (a, b store, _ func(*contender)) {
+	master, replica := redistest.Start(t), redistest.Start(t)
+	replication := testenv.NewProxy(t, master.Addr(), nil)
+	replica.Do("REPLICAOF", "127.0.0.1", replication.Port())
+	require.Eventually(t, func() bool {
+		role, _ := replica.Do("ROLE").([]any)
+		return len(role) > 3 && role[3] == "connected"
+	}, bound, 5*time.Millisecond)
+	replication.Cut()
+	return redisAt(master.Addr()), redisAt(replica.Addr()), func(*contender) {
+		master.Kill()
+		replica.Do("REPLICAOF", "NO", "ONE")
+	}
+}
+
+func restart(s *redistest.Server) {
+	s.Kill()
+	s.Restart()
+}
+
+func jump(s *redistest.Server) { s.SetClock(2 * never) }
+
+// forgets restarts one of n servers. A majority's holder then keeps its lock.
+func forgets(n, which int) scene {
+	return func(t testing.TB) (a, b store, _ func(*contender)) {
+		servers, addrs := masters(t, n)
+		a = redisAt(addrs...)
+		if n == 1 {
+			a = on(nil, []string{"redis redis://" + addrs[0] + "?"})
+		}
+		return a, a, func(a *contender) {
+			restart(servers[which])
+			for end := time.Now().Add(2 * short); n > 1 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				require.NoError(t, a.check())
+			}
 		}
 	}
-	awaitQueue(t, s, first, 0)
-	require.NoError(t, a.unlock())
-	require.Greater(t, b.granted(), first)
-	return true
+}
+
+// cut returns an address at which nobody answers.
+func cut(t testing.TB, addr string) string {
+	network := testenv.NewProxy(t, addr, nil)
+	network.Cut()
+	return network.Addr()
+}
+
+// twoMajorities cuts A off from the fourth and the fifth server. It holds the lock
+// on the others, until the third one forgets it.
+func twoMajorities(forget func(*redistest.Server)) scene {
+	return func(t testing.TB) (a, b store, _ func(*contender)) {
+		servers, addrs := masters(t, 5)
+		a = redisAt(addrs[0], addrs[1], addrs[2], cut(t, addrs[3]), cut(t, addrs[4]))
+		return a, redisAt(addrs...), func(a *contender) {
+			forget(servers[2])
+			if a.isDlock { // its nodes on servers 1 and 2 keep B waiting until A knows of its loss
+				require.Eventually(t, func() bool { return a.check() != nil }, bound, 10*time.Millisecond)
+				_ = a.gives()
+			}
+		}
+	}
 }

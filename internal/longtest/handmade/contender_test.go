@@ -1,0 +1,161 @@
+package handmade
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/fence"
+	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(leakcheck.After(pgtest.Main(m)))
+}
+
+// silent is a logger that discards go-redis's messages about failed dials.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+const bound = 2 * time.Minute
+
+// A setting selects and configures a contender's lock.
+type setting struct {
+	kind    string
+	servers []string      // data source names or addresses
+	expiry  time.Duration // or session timeout
+	ahead   time.Duration // how far the contender's clock is ahead
+}
+
+// A locker is a lock as used by one contender.
+type locker interface {
+	// lock blocks until the contender holds the lock. It returns the tokens, if
+	// the lock has any.
+	lock(ctx context.Context) (tokens []int64, err error)
+	// check returns an error if the contender can know that it does not hold
+	// the lock. It asks no server.
+	check() error
+	// unlock releases the lock. If the lock can tell, the error says that it
+	// was no longer held.
+	unlock(ctx context.Context) error
+	close() error
+}
+
+// A contender is a caller of a lock, whose steps a test decides.
+type contender struct {
+	t testing.TB
+	locker
+	isDlock bool
+	tokens  []int64
+	waiting chan struct{} // receives a value when a call has to wait, unless it has one
+	locked  chan error
+	stop    string        // the place in the lock at which the contender stops
+	at      chan struct{} // receives a value there, and another when the contender goes on
+}
+
+func start(t testing.TB, s setting) *contender {
+	t.Helper()
+	c := &contender{t: t, isDlock: s.kind == "dlock", waiting: make(chan struct{}, 1), at: make(chan struct{})}
+	var err error
+	c.locker, err = newLocker(s, c)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.close() }) // the server may be down
+	return c
+}
+
+// wait tells the test that the contender has to wait.
+func (c *contender) wait() {
+	select {
+	case c.waiting <- struct{}{}:
+	default:
+	}
+}
+
+// reach stops the contender if the test has asked for that, until the test has
+// received from at twice, or ends.
+func (c *contender) reach(place string) {
+	for i := 0; i < 2 && c.stop == place; i++ {
+		select {
+		case c.at <- struct{}{}:
+		case <-c.t.Context().Done():
+		}
+	}
+}
+
+// retry calls try, with pauses in between, until it returns true or an error.
+func (c *contender) retry(ctx context.Context, try func() (bool, error)) error {
+	for {
+		if ok, err := try(); ok || err != nil || ctx.Err() != nil {
+			return cmp.Or(err, ctx.Err())
+		}
+		c.wait()
+		c.reach("retry")
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (c *contender) begin() {
+	locked := make(chan error, 1)
+	c.locked = locked
+	go func() {
+		var err error
+		c.tokens, err = c.lock(c.t.Context())
+		locked <- err
+	}()
+}
+
+func (c *contender) granted() {
+	c.t.Helper()
+	select {
+	case err := <-c.locked:
+		require.NoError(c.t, err)
+	case <-time.After(bound):
+		require.FailNow(c.t, "the lock is not granted")
+	}
+}
+
+func (c *contender) holds() {
+	c.t.Helper()
+	c.begin()
+	c.granted()
+}
+
+// waits calls lock. It returns false if the lock is granted at once.
+func (c *contender) waits() bool {
+	c.begin()
+	select {
+	case <-c.waiting:
+		return true
+	case err := <-c.locked:
+		require.NoError(c.t, err)
+		return false
+	}
+}
+
+func (c *contender) gives() error { return c.unlock(c.t.Context()) }
+
+// A resource is what the lock protects, for example another service. It refuses
+// a write whose token is below that of an earlier one. It cannot refuse the
+// writes of a lock without tokens.
+type resource struct{ marks fence.Marks }
+
+func (r *resource) write(c *contender) error {
+	write := func() error { return nil }
+	switch len(c.tokens) {
+	case 0:
+		return write()
+	case 1:
+		return r.marks.Do(name, c.tokens[0], write)
+	}
+	return r.marks.DoAll(name, c.tokens, write)
+}

@@ -1,0 +1,173 @@
+package handmade
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+// TestForUpdateOutlivesItsMachine cuts off and ends the holder, so that the server
+// never sees the connection end. It keeps the lock, because by default it leaves
+// the detection of dead connections to the operating system, which takes hours.
+func TestForUpdateOutlivesItsMachine(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	network, reach := testenv.NewProxy(t, server.Addr(), nil), schema(t, server)
+	a := start(t, reach(network.Addr())("for update", 0))
+	a.holds()
+	network.Cut()
+	db := connect(t, reach(server.Addr()))
+	for range 10 { // no end in sight
+		_, err := db.ExecContext(t.Context(), "SELECT value FROM item WHERE id = 1 FOR UPDATE NOWAIT")
+		require.ErrorContains(t, err, "could not obtain lock")
+	}
+	require.Equal(t, "0", server.SQL(t, "SELECT reset_val FROM pg_settings WHERE name = 'tcp_keepalives_idle'"), "the operating system decides")
+}
+
+// TestAnAdvisoryUnlockGoesToAnotherConnection makes pgbouncer send the unlock
+// over another connection than the lock, so that the lock outlives its holder.
+func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
+	t.Parallel()
+	on := pgbouncer(2)(t)
+	a, b := start(t, on("advisory", 0)), start(t, on("advisory", 0))
+	a.holds()
+	tx, err := connect(t, on).BeginTx(t.Context(), nil) // occupies the only connection, on which A has locked
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.ErrorIs(t, a.gives(), errNotHeld)
+	require.NoError(t, a.close())
+	b.begin() // on the other connection
+	require.Eventually(t, func() bool {
+		return pgtest.Shared(t).SQL(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted") == "1"
+	}, bound, 10*time.Millisecond)
+	require.NoError(t, tx.Rollback())
+}
+
+// TestAnAdvisoryLockIsTakenAgainInAPool shows that two goroutines can get the
+// lock even without a proxy, because the methods of *sql.DB use any connection
+// of the pool. Two unrelated names with one hash block each other.
+func TestAnAdvisoryLockIsTakenAgainInAPool(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	names := server.SQL(t, `SELECT min(name), max(name) FROM (SELECT 'stock/' || n AS name FROM generate_series(1, 300000) n) names
+		GROUP BY hashtext(name) HAVING count(*) > 1 LIMIT 1`)
+	one, other, found := strings.Cut(names, "|")
+	require.True(t, found, names)
+	db := connect(t, postgres(t))
+	for range 2 { // one goroutine after the other
+		_, err := db.ExecContext(t.Context(), "SELECT pg_advisory_lock(hashtext($1))", one)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "f", server.SQL(t, "SELECT pg_try_advisory_lock(hashtext('"+other+"'))"))
+}
+
+// TestGetThenDel lets the key expire after the holder has compared its value, so
+// that the holder deletes another's key. With a script, there is no such gap.
+func TestGetThenDel(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := redisAt(server.Addr())("get, del", never)
+	a, b, c := start(t, s), start(t, s), start(t, s)
+	a.stop = "DEL"
+	a.holds()
+	unlocked := make(chan error, 1)
+	go func() { unlocked <- a.gives() }()
+	<-a.at
+	server.Do("PEXPIRE", key, "1") // stands for the expiry
+	b.holds()
+	<-a.at
+	require.NoError(t, <-unlocked)
+	c.holds()
+	require.NoError(t, b.check(), "two holders")
+}
+
+// TestAWatchdogOutlivesTheWork fails the network while A unlocks. Its watchdog
+// then extends the key for as long as the process lives. A dlock client, in
+// contrast, keeps trying to remove its node.
+func TestAWatchdogOutlivesTheWork(t *testing.T) {
+	for _, kind := range []string{"watchdog until unlocked", "dlock"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := testenv.NewProxy(t, server.Addr(), nil)
+			a, b := start(t, redisAt(proxy.Addr())(kind, 6*time.Second)), start(t, redisAt(server.Addr())(kind, 10*time.Minute))
+			a.holds()
+			require.True(t, b.waits())
+			proxy.Refuse()
+			proxy.DropConnections()
+			require.Error(t, a.gives())
+			proxy.Heal()
+			if kind != "dlock" {
+				for range 2 { // no end in sight
+					left := server.Do("PTTL", key).(int64)
+					require.Eventually(t, func() bool {
+						now := server.Do("PTTL", key).(int64)
+						left = min(left, now)
+						return now > left
+					}, bound, 10*time.Millisecond, "the key is not extended")
+				}
+				require.NoError(t, a.close())
+			}
+			b.granted()
+		})
+	}
+}
+
+// TestRedlockWithoutAMajority takes down one of five masters. Two contenders set
+// the key on two masters each. Neither has a majority, so both have to start over.
+func TestRedlockWithoutAMajority(t *testing.T) {
+	t.Parallel()
+	servers, addrs := masters(t, 5)
+	servers[4].Kill()
+	for i := range 2 { // another process, also halfway
+		servers[i].Do("SET", key, "another")
+	}
+	b := start(t, redisAt(addrs...)("redlock", never))
+	b.stop = "retry"
+	b.begin()
+	<-b.at
+	require.Equal(t, int64(0), servers[2].Do("EXISTS", key), "B has given up the minority that it had")
+}
+
+// TestAVersion shows the limits of a version, which an update compares with the
+// one that was read.
+func TestAVersion(t *testing.T) {
+	for store, on := range map[string]func(testing.TB) store{"PostgreSQL": postgres, "SQLite": sqlite} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			db := connect(t, on(t))
+			read := func(id int) (value, version int) {
+				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT value, version FROM item WHERE id = $1", id).Scan(&value, &version))
+				return value, version
+			}
+			update := func(id, value, version int) bool {
+				result, err := db.ExecContext(t.Context(), "UPDATE item SET value = $1, version = version + 1 WHERE id = $2 AND version = $3", value, id, version)
+				require.NoError(t, err)
+				n, err := result.RowsAffected()
+				require.NoError(t, err)
+				return n == 1
+			}
+			const notSent, sent, off = 1, 2, 0
+			value, version := read(1)
+			require.Equal(t, notSent, value, "each of two processes sends a mail")
+			require.True(t, update(1, sent, version))
+			require.False(t, update(1, sent, version))
+			_, one := read(1) // of two doctors, one must stay on duty
+			_, other := read(2)
+			require.True(t, update(1, off, one))
+			require.True(t, update(2, off, other), "both leave")
+			for range 10 { // no end in sight for a slow process
+				_, slow := read(1)
+				require.True(t, update(1, 1, slow), "a fast one")
+				require.False(t, update(1, 1, slow))
+			}
+		})
+	}
+}
