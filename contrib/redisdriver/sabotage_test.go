@@ -105,5 +105,5 @@ var planted = []mistakes.Mistake{
 }
 
 func TestEachMistakeIsSeen(t *testing.T) {
-	mistakes.Run(t, redistest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.WithNotices, mistakes.OverNetworks)...))
+	mistakes.Run(t, redistest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.OverNetworks)...))
 }

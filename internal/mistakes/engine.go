@@ -39,9 +39,8 @@ func inSession(all []Mistake) []Mistake {
 type Seen int
 
 const (
-	ByNone       Seen = iota // only a test of the package itself
+	ByNone       Seen = iota // only a test of the package itself, or the kits of some drivers
 	OnEach                   // each
-	WithNotices              // that of a store with notices
 	WithPolling              // that of a store without any
 	OverNetworks             // that of a store whose answers can be lost
 )
@@ -50,7 +49,7 @@ var engine = []struct {
 	Seen
 	Mistake
 }{
-	{OnEach, Mistake{"a call does not return when its ctx ends", "session/session.go",
+	{ByNone, Mistake{"a call does not return when its ctx ends", "session/session.go",
 		"if ctx.Done() == nil {", "if true {", "TestACallerThatLeavesInterruptsNoRequest"}},
 	{OnEach, Mistake{"the node of a caller that has left stays", "session/create.go",
 		"if err == nil {\n\t\t\ts.removeLate(", "if false {\n\t\t\ts.removeLate(", "TestTheNodeOfACallerThatHasLeft"}},
@@ -58,7 +57,7 @@ var engine = []struct {
 		"if unknownOutcome(err) {\n\t\t\ts.orphan(c)", "if false {\n\t\t\ts.orphan(c)", "TestLostRepliesAreCleanedUpTogether"}},
 	{ByNone, Mistake{"lost replies are cleaned up one by one", "session/create.go",
 		"cancelsAtOnce = 100", "cancelsAtOnce = 1", "TestLostRepliesAreCleanedUpTogether"}},
-	{OverNetworks, Mistake{"the data of a create are kept", "session/create.go",
+	{ByNone, Mistake{"the data of a create are kept", "session/create.go",
 		"bytes.Clone(n.Data)", "bytes.TrimSpace(n.Data)", "TestLostRepliesAreCleanedUpTogether"}},
 	{OverNetworks, Mistake{"a repeated delete finds the node gone", "session/session.go",
 		"err = nil // the first one has removed it", "// the first one has removed it", "TestAnUnansweredDeleteIsRepeatedOnce"}},
@@ -104,10 +103,10 @@ var engine = []struct {
 		"a.lost = true", "a.lost = false", "TestNoticesThatOvertakeTheAnswer"}},
 	{ByNone, Mistake{"a notice after a loss hands the lock on", "session/watch.go",
 		"if notices.stale[queue] != 0 {", "if false {", "TestANoticeAfterALoss"}},
-	{WithNotices, Mistake{"a loss makes nobody look", "session/watch.go",
+	{ByNone, Mistake{"a loss makes nobody look", "session/watch.go",
 		"n.mu.Unlock()\n\th.Look()", "n.mu.Unlock()", "TestANoticeAfterALoss"}},
 	{ByNone, Mistake{"a forged notice hands the lock on", "watches/watches.go",
 		`of == nil || of.proof == "" || of.proof != proof`, "of == nil", "TestANoticeWithoutTheProof"}},
-	{WithNotices, Mistake{"own waiters do not wait for the notice", "session/session.go",
+	{ByNone, Mistake{"own waiters do not wait for the notice", "session/session.go",
 		"s.watches.Left(c.Queue, was.Node)", "s.watches.Gone(c.Queue, was.Node, driver.Released)", "TestANoticeWithTheProof"}},
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
+	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
@@ -36,6 +37,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			return c, func() { c.server.SQL(t, "", "DROP DATABASE "+c.database+"; CREATE DATABASE "+c.database) }
 		},
 		SessionTimeout: conformanceTimeout,
+		Timeout:        mistakes.Timeout(),
 		Parallel:       4,
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},

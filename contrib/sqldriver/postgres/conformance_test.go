@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
+	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -36,7 +37,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			return c, func() { c.server.SQL(t, "DROP SCHEMA IF EXISTS "+c.schema+" CASCADE") }
 		},
 		SessionTimeout: conformanceTimeout,
-		Timeout:        caseTimeout(),
+		Timeout:        mistakes.Timeout(),
 		Parallel:       4,
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -82,15 +81,6 @@ var planted = []mistakes.Mistake{
 		"TestObjectsInTheSearchPathAreNotUsed"},
 }
 
-// caseTimeout returns the timeout of one conformance case. It is short if a
-// mistake is planted in the driver, because many cases then time out.
-func caseTimeout() time.Duration {
-	if mistakes.Planted() {
-		return 5 * time.Second
-	}
-	return 0
-}
-
 func TestEachMistakeIsSeen(t *testing.T) {
-	mistakes.Run(t, pgtest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.WithNotices, mistakes.OverNetworks)...))
+	mistakes.Run(t, pgtest.Require, append(planted, mistakes.Kit("TestConformance", mistakes.OverNetworks)...))
 }
