@@ -10,16 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDataSurvivesAKillAndARestart(t *testing.T) {
-	s := Start(t)
-	s.SQL(t, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
-	s.Kill()
-	_, err := net.DialTimeout("tcp", s.Addr(), time.Second)
-	require.Error(t, err)
-	s.Restart()
-	require.Equal(t, "7", s.SQL(t, "SELECT n FROM kept"))
-}
-
 // A server refuses to start while a child process of the killed server is still
 // running. launch must then fail instead of waiting.
 func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
@@ -41,28 +31,10 @@ func TestAServerThatDoesNotStartIsNotAwaited(t *testing.T) {
 	s.Restart()
 }
 
-func TestAStandbyFollowsAndCanBePromoted(t *testing.T) {
-	s := Start(t)
-	standby := s.Standby(t)
-	s.SQL(t, "CREATE TABLE followed (n int)")
-	position := s.SQL(t, "SELECT pg_current_wal_lsn()")
-	for end := time.Now().Add(time.Minute); standby.SQL(t, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'") != "t"; time.Sleep(10 * time.Millisecond) {
-		require.True(t, time.Now().Before(end), "the standby does not follow")
-	}
-	s.Kill()
-	standby.Promote(t)
-	standby.SQL(t, "INSERT INTO followed VALUES (1)")
-}
-
 // In a container, processes may have the parent 0, which is also the Pid of a
 // server that is down. They must not be taken for its children.
 func TestAServerThatDoesNotRunHasNoProcesses(t *testing.T) {
 	require.Empty(t, children(0))
-}
-
-func TestSchemasAreNew(t *testing.T) {
-	s := Shared(t)
-	require.NotEqual(t, s.Schema(), s.Schema())
 }
 
 func TestPausedServerAnswersNothing(t *testing.T) {

@@ -7,42 +7,15 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/leakcheck"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(Main(m))) }
-
-func TestAServerKeepsWhatItHasConfirmed(t *testing.T) {
-	s := Start(t, Durable())
-	require.Equal(t, "OK", s.Do("SET", "a", "1"))
-	s.Kill()
-	s.Restart()
-	require.Equal(t, "1", s.Do("GET", "a"))
-	require.FileExists(t, s.Socket())
-}
-
-func TestAServerWithoutAFileLosesAll(t *testing.T) {
-	s := Start(t)
-	s.Do("SET", "a", "1")
-	s.Restart()
-	require.Nil(t, s.Do("GET", "a"))
-	_, err := s.TryDo("NO", "COMMAND")
-	require.ErrorContains(t, err, "unknown command")
-}
-
-func TestSentinelKnowsItsMaster(t *testing.T) {
-	master := Start(t)
-	sentinel := StartSentinel(t, "locks", master)
-	reply := sentinel.Do("SENTINEL", "get-master-addr-by-name", "locks")
-	require.Equal(t, master.Addr(), strings.Join(texts(reply), ":"))
-}
 
 func TestTheProxyCountsAndHoldsRequests(t *testing.T) {
 	s := Shared(t)
@@ -98,23 +71,6 @@ func TestTheProxySilencesTheSubscriptionsThatExist(t *testing.T) {
 	require.Error(t, err, "a byte has arrived")
 }
 
-func TestAPausedServerAnswersNothing(t *testing.T) {
-	s := Start(t)
-	s.Pause()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := s.TryDo("PING")
-		answered <- err
-	}()
-	select {
-	case <-answered:
-		t.Fatal("a paused server has answered")
-	case <-time.After(200 * time.Millisecond):
-	}
-	s.Resume()
-	require.NoError(t, <-answered)
-}
-
 func TestTheClockOfAServerCanBeSet(t *testing.T) {
 	RequireClock(t)
 	s := Start(t, WithClock())
@@ -127,23 +83,4 @@ func TestTheClockOfAServerCanBeSet(t *testing.T) {
 		s.SetClock(offset)
 		require.Equal(t, offset, ahead())
 	}
-}
-
-// FuzzReadValue checks that readValue copies to raw exactly the bytes it reads.
-func FuzzReadValue(f *testing.F) {
-	for _, s := range []string{"+OK\r\n", "-ERR x\r\n", ":7\r\n", "$3\r\nabc\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "$-1\r\n", "*-1\r\n", "*9999999\r\n", "\x16\x03\x01", "$99999999999\r\n"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var raw bytes.Buffer
-		r := bufio.NewReader(bytes.NewReader(text))
-		_, err := readValue(r, &raw, 0)
-		require.True(t, bytes.HasPrefix(text, raw.Bytes()))
-		if err == nil {
-			require.NotEmpty(t, raw.Bytes())
-			require.Len(t, text, raw.Len()+r.Buffered())
-		} else if err == testenv.ErrOtherProtocol {
-			require.NotEmpty(t, raw.Bytes())
-		}
-	})
 }

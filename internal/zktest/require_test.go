@@ -50,5 +50,3 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(stdout, []byte("    --- FAIL")))
 	require.Contains(t, string(stdout), "apt-get install")
 }
-
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
