@@ -1,7 +1,6 @@
 package etcdtest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,25 +21,18 @@ type Ensemble struct {
 // removed.
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
-	Require(t)
-	e, err := testenv.RetryNewPorts(func() (*Ensemble, error) {
-		e, err := startEnsemble(t, n, opts)
-		if err != nil {
-			e.close()
-		}
-		return e, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.close)
-	return e
+	return ensembles.Start(t, func() (*Ensemble, error) { return newEnsemble(t, n, opts) })
 }
 
-// startEnsemble returns an ensemble that the caller must close, even after an
-// error.
-func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
+var ensembles = testenv.Servers[*Ensemble]{Require: Require, Launch: (*Ensemble).launch, Close: (*Ensemble).close}
+
+func newEnsemble(t testing.TB, n int, opts []Option) (_ *Ensemble, err error) {
 	e := &Ensemble{}
+	defer func() {
+		if err != nil {
+			_ = e.close()
+		}
+	}()
 	var processes []*process
 	var members []string
 	for i := range n {
@@ -57,27 +49,17 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 		}
 		e.Servers = append(e.Servers, newServer(t, p))
 	}
-	return e, e.launch()
+	return e, nil
 }
 
 // launch starts all servers concurrently, because each waits for the rest of
 // the cluster.
 func (e *Ensemble) launch() error {
-	started := make(chan error)
-	for _, s := range e.Servers {
-		go func() { started <- s.launch() }()
-	}
-	var err error
-	for range e.Servers {
-		err = errors.Join(err, <-started)
-	}
-	return err
+	return testenv.Each(e.Servers, func(s *Server) error { return s.launch() })
 }
 
-func (e *Ensemble) close() {
-	for _, s := range e.Servers {
-		s.close()
-	}
+func (e *Ensemble) close() error {
+	return testenv.Each(e.Servers, func(s *Server) error { return s.close() })
 }
 
 // Addrs returns the client addresses of all servers.

@@ -93,10 +93,11 @@ func (p *process) launch() error {
 	})
 }
 
-func (p *process) close() {
-	if p.proc != nil {
-		_ = p.proc.Close() // a failure only leaves a directory behind
+func (p *process) close() error {
+	if p.proc == nil {
+		return nil
 	}
+	return p.proc.Close()
 }
 
 func (p *process) healthy() bool {

@@ -25,13 +25,7 @@ type Server struct {
 // server is killed and its directory removed.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	Require(t)
-	p, err := startProcess(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.close)
-	return newServer(t, p)
+	return newServer(t, servers.Start(t, func() (*process, error) { return newProcess("single", opts) }))
 }
 
 func newServer(t testing.TB, p *process) *Server {
@@ -45,7 +39,7 @@ func (s *Server) Learner(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.close)
+	t.Cleanup(func() { _ = p.close() })
 	s.Etcdctl("member", "add", p.name, "--learner", "--peer-urls", "http://"+p.peer)
 	if err := p.prepare(s.member() + "," + p.member()); err != nil {
 		t.Fatal(err)
@@ -56,45 +50,28 @@ func (s *Server) Learner(t testing.TB) *Server {
 	return newServer(t, p)
 }
 
-// startProcess starts a server, and retries with other ports if one was taken.
-func startProcess(opts []Option) (*process, error) {
-	return testenv.RetryNewPorts(func() (*process, error) {
-		p, err := newProcess("single", opts)
-		if err != nil {
-			return nil, err
+var servers = testenv.Servers[*process]{
+	Name: "etcdtest", Require: Require, Close: (*process).close,
+	Launch: func(p *process) error {
+		if err := p.prepare(p.member()); err != nil {
+			return err
 		}
-		if err = p.prepare(p.member()); err == nil {
-			err = p.launch()
-		}
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		return p, nil
-	})
+		return p.launch()
+	},
 }
 
-var shared testenv.Shared[*process]
-
-// Shared returns a server that all tests of a test binary share. The first call
-// starts it. Tests must use separate prefixes (see [Server.Prefix]), must not
-// stop the server, and must not read its metrics while other tests run.
-//
-// The server is stopped when the test binary exits. If TestMain calls [Main],
-// the binary waits until the server has stopped.
+// Shared returns a server that all tests of a test binary share. Tests must use
+// separate prefixes (see [Server.Prefix]), must not stop the server, and must not
+// read its metrics while other tests run.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	Require(t)
-	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return newServer(t, p)
+	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess("single", nil) }))
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m)) }
-func Main(m *testing.M) int {
-	return shared.Main(m, "etcdtest", func(p *process) error { return p.proc.Close() })
-}
+func Main(m *testing.M) int { return servers.Main(m) }
 
 // Prefix returns a unique prefix for keys, such as test17.
 func (s *Server) Prefix() string { return fmt.Sprintf("test%d", s.prefixes.Add(1)) }

@@ -25,13 +25,7 @@ type Server struct {
 // directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	Require(t)
-	p, err := startProcess(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.proc.Close() })
-	return newServer(t, p)
+	return newServer(t, servers.Start(t, func() (*process, error) { return newProcess(opts) }))
 }
 
 func newServer(t testing.TB, p *process) *Server {
@@ -54,42 +48,22 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// startProcess starts a server, retrying with another port if one was taken.
-func startProcess(opts []Option) (*process, error) {
-	return testenv.RetryNewPorts(func() (*process, error) {
-		p, err := newProcess(opts)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.launch(); err != nil {
-			p.proc.Close()
-			return nil, err
-		}
-		return p, nil
-	})
+var servers = testenv.Servers[*process]{
+	Name: "pgtest", Require: Require, Launch: (*process).launch,
+	Close: func(p *process) error { return p.proc.Close() },
 }
 
-var shared testenv.Shared[*process]
-
-// Shared returns the server shared by all tests of a binary. The first call
-// starts it. Each test must use its own schema (see [Server.Schema]) and must
+// Shared returns the server shared by all tests of a binary. Each test must use its own schema (see [Server.Schema]) and must
 // not stop the server.
-//
-// The server is stopped when the test binary exits. If TestMain calls [Main],
-// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	Require(t)
-	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return newServer(t, p)
+	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess(nil) }))
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-func Main(m *testing.M) int {
-	return shared.Main(m, "pgtest", func(p *process) error { return p.proc.Close() })
-}
+func Main(m *testing.M) int { return servers.Main(m) }
 
 // Addr returns host:port of the server.
 func (s *Server) Addr() string { return testenv.Loopback(s.port) }

@@ -47,7 +47,6 @@ type Server struct {
 	program string
 	port    int
 	tlsPort int
-	ready   string // text that the server logs when it is ready
 }
 
 // Option configures a server.
@@ -93,14 +92,10 @@ func WithClock() Option {
 // an option says so.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	s, err := start(t, "redis-server", "Ready to accept connections", append([]Option{With(`save ""`, "appendonly no", "repl-diskless-sync-delay 0")}, options...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.use(t)
-	t.Cleanup(func() { s.proc.Close() })
-	return s
+	return start(t, "redis-server", append([]Option{inMemory, With("repl-diskless-sync-delay 0")}, options...))
 }
+
+var inMemory = With(`save ""`, "appendonly no")
 
 // StartSentinel starts a Sentinel that monitors the master under the given
 // name. The Sentinel fails over after the master has not answered for a minute,
@@ -113,39 +108,27 @@ func StartSentinel(t testing.TB, name string, master *Server, options ...Option)
 		fmt.Sprintf("sentinel down-after-milliseconds %s 60000", name),
 		fmt.Sprintf("sentinel failover-timeout %s 5000", name),
 	}
-	s, err := start(t, "redis-sentinel", "+monitor master", append([]Option{With(lines...)}, options...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.use(t)
-	t.Cleanup(func() { s.proc.Close() })
-	return s
+	return start(t, "redis-sentinel", append([]Option{With(lines...)}, options...))
 }
 
 // use directs later failures of the server to t.
-func (s *Server) use(t testing.TB) {
+func (s *Server) use(t testing.TB) *Server {
 	s.t, s.Controls = t, testenv.NewControls(t, s.proc, s.launch)
+	return s
 }
 
-// start starts a server, and retries with other ports if one was taken.
-func start(t testing.TB, program, ready string, options []Option) (*Server, error) {
+var servers = testenv.Servers[*Server]{
+	Name: "redistest", Require: Require, Launch: (*Server).launch,
+	Close: func(s *Server) error { return s.proc.Close() },
+}
+
+func start(t testing.TB, program string, options []Option) *Server {
 	t.Helper()
-	Require(t)
-	return testenv.RetryNewPorts(func() (*Server, error) {
-		s, err := newServer(program, ready, options)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.launch(); err != nil {
-			s.proc.Close()
-			return nil, err
-		}
-		return s, nil
-	})
+	return servers.Start(t, func() (*Server, error) { return newServer(program, options) }).use(t)
 }
 
-func newServer(program, ready string, options []Option) (s *Server, err error) {
-	s = &Server{program: program, ready: ready}
+func newServer(program string, options []Option) (s *Server, err error) {
+	s = &Server{program: program}
 	c := &configuration{}
 	for _, option := range options {
 		option(c)
@@ -198,7 +181,10 @@ func (s *Server) file(c *configuration, dir string) string {
 func (s *Server) launch() error {
 	offset := len(s.proc.Log(0))
 	return s.proc.Start(testenv.Startup{
-		Ready:     func() bool { return strings.Contains(s.proc.Log(offset), s.ready) },
+		Ready: func() bool {
+			log := s.proc.Log(offset)
+			return strings.Contains(log, "Ready to accept connections") || strings.Contains(log, "+monitor master")
+		},
 		PortTaken: func(log string) bool { return strings.Contains(log, "Address already in use") },
 		Exiting:   func(log string) bool { return strings.Contains(log, "FATAL") },
 	})
@@ -221,23 +207,15 @@ func (s *Server) SetClock(offset time.Duration) {
 	s.Must(testenv.SetClock(s.proc.Dir(), offset))
 }
 
-var shared testenv.Shared[*Server]
-
-// Shared returns a server that all tests of a test binary share. The first call
-// starts it. The server stores nothing on disk, and is stopped when the test
-// binary exits. Tests must use separate keys and must not stop the server.
+// Shared returns a server that all tests of a test binary share. The server stores
+// nothing on disk. Tests must use separate keys and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	s := *shared.Get(t, func() (*Server, error) {
-		return start(t, "redis-server", "Ready to accept connections", []Option{With(`save ""`, "appendonly no")})
-	})
-	s.use(t)
-	return &s
+	s := *servers.Shared(t, func() (*Server, error) { return newServer("redis-server", []Option{inMemory}) })
+	return s.use(t)
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
-func Main(m *testing.M) int {
-	return shared.Main(m, "redistest", func(s *Server) error { return s.proc.Close() })
-}
+func Main(m *testing.M) int { return servers.Main(m) }

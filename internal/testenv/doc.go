@@ -3,10 +3,11 @@
 //
 //   - [Process] is a server process that a test can kill, stop, pause and
 //     restart. It never outlives the test binary.
-//   - [Shared] is a server shared by all tests of a binary.
+//   - [Servers] starts servers of a store, also one that all tests of a binary
+//     share.
 //   - [FreePort] and [Listen] choose ports that no other test binary on the
-//     machine uses. [RetryNewPorts] and [RetrySamePorts] retry if another
-//     program has taken a port nevertheless.
+//     machine uses. [Servers] and [RetrySamePorts] retry if another program has
+//     taken a port nevertheless.
 //   - [Proxy] is a TCP proxy that cuts, delays and drops connections and, if it
 //     knows the protocol, counts, loses and holds individual requests, replies
 //     and events.

@@ -38,29 +38,23 @@ type peer struct{ quorum, election int }
 // WithConfig(map[string]string{"syncLimit": "20"}).
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
-	Require(t)
 	if n == 0 {
 		n = 3
 	}
-	e, err := testenv.RetryNewPorts(func() (*Ensemble, error) {
-		e, err := startEnsemble(t, n, opts)
-		if err != nil {
-			e.close()
-		}
-		return e, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.close)
+	e := ensembles.Start(t, func() (*Ensemble, error) { return newEnsemble(t, n, opts) })
 	e.WaitQuorum(t)
 	return e
 }
 
-// startEnsemble starts an ensemble. The caller must close it, even after an
-// error.
-func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
+var ensembles = testenv.Servers[*Ensemble]{Require: Require, Launch: (*Ensemble).launch, Close: (*Ensemble).close}
+
+func newEnsemble(t testing.TB, n int, opts []Option) (_ *Ensemble, err error) {
 	e := &Ensemble{}
+	defer func() {
+		if err != nil {
+			_ = e.close()
+		}
+	}()
 	peers, err := e.connect(n)
 	if err != nil {
 		return e, err
@@ -79,20 +73,12 @@ func startEnsemble(t testing.TB, n int, opts []Option) (*Ensemble, error) {
 		p.ready = (*process).listening
 		e.Servers = append(e.Servers, newServer(t, p))
 	}
-	return e, e.launch()
+	return e, nil
 }
 
 // launch starts the servers concurrently, because each waits for the others.
 func (e *Ensemble) launch() error {
-	started := make(chan error)
-	for _, s := range e.Servers {
-		go func() { started <- s.launch() }()
-	}
-	var err error
-	for range e.Servers {
-		err = errors.Join(err, <-started)
-	}
-	return err
+	return testenv.Each(e.Servers, func(s *Server) error { return s.launch() })
 }
 
 // connect chooses all ports and creates the proxies between the servers. The
@@ -392,9 +378,7 @@ func (p *process) syncedFollowers() int {
 	return int(numbers["zk_synced_followers"])
 }
 
-func (e *Ensemble) close() {
-	for _, s := range e.Servers {
-		s.proc.Close()
-	}
-	e.eachProxy((*testenv.Proxy).Close)
+func (e *Ensemble) close() error {
+	defer e.eachProxy((*testenv.Proxy).Close)
+	return testenv.Each(e.Servers, func(s *Server) error { return s.proc.Close() })
 }

@@ -21,33 +21,16 @@ type Server struct {
 // directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	Require(t)
-	p, err := startProcess(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.proc.Close() })
-	return newServer(t, p)
+	return newServer(t, servers.Start(t, func() (*process, error) { return newProcess(newSettings(opts)) }))
 }
 
 func newServer(t testing.TB, p *process) *Server {
 	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
 }
 
-// startProcess starts a server. If one of its ports was taken meanwhile, it
-// retries with new ports.
-func startProcess(opts []Option) (*process, error) {
-	return testenv.RetryNewPorts(func() (*process, error) {
-		p, err := newProcess(newSettings(opts))
-		if err != nil {
-			return nil, err
-		}
-		if err := p.launch(); err != nil {
-			p.proc.Close()
-			return nil, err
-		}
-		return p, nil
-	})
+var servers = testenv.Servers[*process]{
+	Name: "zktest", Require: Require, Launch: (*process).launch,
+	Close: func(p *process) error { return p.proc.Close() },
 }
 
 // Addr returns the address of the client port without TLS, as host:port.

@@ -6,31 +6,20 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/dlock-go/dlock/internal/testenv"
 )
-
-var shared testenv.Shared[*process]
 
 // Shared returns the server shared by all tests of a binary, and starts it on
 // the first call. Tests must use separate paths (see [Server.Chroot]), must not
 // stop it, and must not read its counters while other tests run.
-//
-// The server is stopped when the test binary exits. If TestMain calls [Main],
-// the binary waits until the server has stopped.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	Require(t)
-	p := shared.Get(t, func() (*process, error) { return startProcess(nil) })
-	return newServer(t, p)
+	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess(newSettings(nil)) }))
 }
 
 // Main runs the tests and stops the shared server. Use it as
 //
 //	func TestMain(m *testing.M) { os.Exit(zktest.Main(m)) }
-func Main(m *testing.M) int {
-	return shared.Main(m, "zktest", func(p *process) error { return p.proc.Close() })
-}
+func Main(m *testing.M) int { return servers.Main(m) }
 
 // Chroot creates a unique path, such as /t17. It is removed with everything
 // below it when the test ends.
