@@ -16,7 +16,8 @@
 //   - There is one primary server, with fsync and full_page_writes on. After the
 //     promotion of a standby, the old primary answers no client, or
 //     synchronous_standby_names waits for every standby, as 'FIRST 2 (s1, s2)'
-//     does for two.
+//     does for two. Nobody cancels the commits of a *sql.DB that wait for a
+//     standby (pg_cancel_backend): its connections hide the server's warning.
 //   - All clients have the same grace, at least the longest session timeout of
 //     any of them. The longest of all sessions that exist counts for all.
 //   - The clock of the server is not set forward by a quarter of the session

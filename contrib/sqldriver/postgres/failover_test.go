@@ -1,8 +1,12 @@
 package postgres
 
 import (
+	"context"
+	"database/sql"
 	"flag"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -161,9 +166,17 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 }
 
 // The old primary still answers the holder, but no standby confirms the
-// holder's heartbeats.
+// holder's heartbeats, or an operator cancels the commits that hang.
 func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
-	t.Parallel()
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cancelled=%v", cancelled), func(t *testing.T) {
+			t.Parallel()
+			isolatePrimary(t, cancelled)
+		})
+	}
+}
+
+func isolatePrimary(t *testing.T, cancelled bool) {
 	l := newLoss(t, pgtest.Start(t))
 	standby := l.server.Standby(t)
 	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -174,6 +187,20 @@ func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	l.hold()
 	stopReplication(t, standby)
+	ctx, stop := context.WithCancel(t.Context())
+	var operator sync.WaitGroup
+	defer operator.Wait()
+	defer stop()
+	if cancelled {
+		db, err := sql.Open("pgx", l.server.DSN())
+		require.NoError(t, err)
+		defer db.Close()
+		operator.Go(func() {
+			for session.Sleep(ctx, time.Millisecond) {
+				_, _ = db.ExecContext(ctx, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			}
+		})
+	}
 	standby.Promote(t)
 	l.grantsLater(standby)
 }

@@ -75,6 +75,8 @@ var planted = []mistakes.Mistake{
 		"TestNoVersionRecursAfterACrash"},
 	{"heartbeats wait for no standby", "schema.sql", "'synchronous_commit', 'remote_write'", "'synchronous_commit', 'local'",
 		"TestNoTwoHoldersIfAPrimaryIsIsolated"},
+	{"a commit that was cancelled counts as confirmed", "pool.go", `n.Routine == "SyncRepWaitForLSN"`, `n.Routine == ""`,
+		"TestNoTwoHoldersIfAPrimaryIsIsolated"},
 	{"functions keep the search_path of the user", "schema.sql", " := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);\nBEGIN", ";\nBEGIN",
 		"TestObjectsInTheSearchPathAreNotUsed"},
 	{"a statement takes any operator", "store.go", `" OPERATOR(pg_catalog.$1) "`, `" $1 "`,

@@ -6,16 +6,24 @@ import (
 	"net"
 	"sync"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 )
 
-func newPool(c *connector) *sqlstore.Pool {
+// newPool returns a pool that calls unconfirmed before a reply is read to a
+// commit that no standby has confirmed.
+func newPool(c *connector, unconfirmed func()) *sqlstore.Pool {
 	return sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
 		config := c.config.Copy()
 		config.DialFunc = links.dial
+		config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+			if n.Routine == "SyncRepWaitForLSN" { // the text may be in any language
+				unconfirmed()
+			}
+		}
 		return sql.OpenDB(stdlib.GetConnector(*config)), links.close, nil
 	})
 }

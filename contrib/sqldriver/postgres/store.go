@@ -6,10 +6,12 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"regexp"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +29,9 @@ type store struct {
 	generation sqlstore.Generation
 	listener   *listener
 	texts      *texts
+	// unconfirmed counts the commits whose wait for a standby was cancelled, as by
+	// pg_cancel_backend. The server reports success for them.
+	unconfirmed atomic.Int64
 }
 
 var (
@@ -35,7 +40,8 @@ var (
 )
 
 func newStore(c *connector) *store {
-	s := &store{connector: c, Pool: newPool(c), id: rand.Text(), texts: newTexts(c.options.schema)}
+	s := &store{connector: c, id: rand.Text(), texts: newTexts(c.options.schema)}
+	s.Pool = newPool(c, func() { s.unconfirmed.Add(1) })
 	s.listener = newListener(s)
 	return s
 }
@@ -96,7 +102,20 @@ func newTexts(schema string) *texts {
 }
 
 func (s *store) query(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
-	return markError(ctx, s.send(ctx, text, args, row))
+	return s.answer(ctx, func() error { return s.send(ctx, text, args, row) })
+}
+
+var errUnconfirmed = errors.New("the wait for a standby was cancelled")
+
+// answer returns the error of a request. Success counts as no answer if any
+// commit of the session was not confirmed meanwhile.
+func (s *store) answer(ctx context.Context, request func() error) error {
+	before := s.unconfirmed.Load()
+	err := request()
+	if err == nil && s.unconfirmed.Load() != before {
+		err = errUnconfirmed
+	}
+	return markError(ctx, err)
 }
 
 func (s *store) send(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
@@ -125,23 +144,25 @@ func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, e
 // querySpare is like query, for heartbeats and polls: it spares the pool's
 // connections while it can use that of the notices.
 func (s *store) querySpare(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
-	err := s.listener.do(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, text, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := row(rows.Scan); err != nil {
+	return s.answer(ctx, func() error {
+		err := s.listener.do(ctx, func(conn *pgx.Conn) error {
+			rows, err := conn.Query(ctx, text, args...)
+			if err != nil {
 				return err
 			}
+			defer rows.Close()
+			for rows.Next() {
+				if err := row(rows.Scan); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+		if err == errNotRun {
+			err = s.send(ctx, text, args, row)
 		}
-		return rows.Err()
+		return err
 	})
-	if err == errNotRun {
-		return s.query(ctx, text, args, row)
-	}
-	return markError(ctx, err)
 }
 
 func (s *store) one(ctx context.Context, value any, text string, args ...any) error {
