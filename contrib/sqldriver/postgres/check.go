@@ -33,7 +33,7 @@ func adviceOn(err error) string {
 		return "use the address of the primary server, or of several servers: the driver finds the primary among them"
 	case server == nil:
 		return ""
-	case server.Code == "42501":
+	case server.Code == noRight:
 		return "let an operator run the statements of the message, or those of postgres.Statements"
 	case server.Code == readOnly:
 		return "use the primary server, and turn default_transaction_read_only off for this user"

@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -71,21 +73,30 @@ func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 }
 
 func TestAnErrorAfterTheCommitLeavesNothing(t *testing.T) {
-	t.Parallel()
-	c := newCaseWith(t, "session_timeout=1h", "options=-c%20statement_timeout%3D1s")
-	s := newSession(t, c)
-	j, err := create(t, s, "1")
-	require.NoError(t, err)
-	_, err = create(t, s, "2")
-	require.NoError(t, err)
-	c.exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS 'SELECT pg_sleep(60)::text'")
-	_, err = create(t, s, "3")
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Changed))
-	require.Eventually(t, func() bool {
-		nodes, err := s.List(t.Context(), "q")
-		return err == nil && len(nodes) == 1
-	}, time.Minute, 10*time.Millisecond)
+	for name, flush := range map[string]string{
+		"canceling statement due to statement timeout": "SELECT pg_sleep(60)::text",
+		"permission denied for function pg_read_file":  "SELECT pg_read_file('PG_VERSION')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Shared(t)
+			c := newCaseOn(t, server, "session_timeout=1h", "options=-c%20statement_timeout%3D1s")
+			admin := newSession(t, c)
+			user := c.schema + "_plain"
+			server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; "+grants(c.schema, user))
+			s, err := sqltest.Connect(t, Driver{}, strings.Replace(server.DSN(c.params...), "dlock:", user+":", 1))
+			require.NoError(t, err)
+			_, err = create(t, admin, "1")
+			require.NoError(t, err)
+			c.exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS $$"+flush+"$$")
+			_, err = create(t, s, "2")
+			require.ErrorContains(t, err, name)
+			require.Eventually(t, func() bool {
+				nodes, err := admin.List(t.Context(), "q")
+				return err == nil && len(nodes) == 1
+			}, time.Minute, 10*time.Millisecond)
+		})
+	}
 }
 
 func TestNoVersionRecursAfterACrash(t *testing.T) {

@@ -18,6 +18,10 @@ import (
 // standby.
 const readOnly = "25006"
 
+// noRight is the error code of a function that the user may not call, such as
+// those that wait for the disk.
+const noRight = "42501"
+
 // temporary lists error codes and classes of codes that may pass without
 // anybody's help. See appendix A of the PostgreSQL manual.
 var temporary = []string{
@@ -60,14 +64,26 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// afterCommit lists the errors that a procedure may return after its commit,
-// when it reads the queue and waits for the disk.
-var afterCommit = []string{"22", "53", "57014", "58", "XX"}
+// unchanged lists the errors after which a statement has surely changed nothing.
+// Others may come from a procedure after its commit, when it waits for the disk,
+// so they leave the outcome unknown.
+var unchanged = []string{
+	"0A000", // see the function prepare in the schema
+	"23",    // a constraint
+	"25",    // the server is a standby
+	"26",    // a proxy has lost a prepared statement
+	"2D",    // the program has left the connection in a transaction
+	"3F000", // the schema is missing
+	"40",
+	"42",
+	"54000",
+	"55P03",
+	"P0", // of a trigger that others have added
+}
 
-// markServerError classifies an error sent by the server. After severity ERROR
-// the transaction was rolled back, unless afterCommit lists the error. After
-// FATAL the outcome is unknown, because an operator may terminate a connection
-// right after a commit.
+// markServerError classifies an error sent by the server. After severity FATAL
+// the outcome is unknown, because an operator may terminate a connection right
+// after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)
@@ -76,7 +92,7 @@ func markServerError(server *pgconn.PgError, err error) error {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	isError := server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR"
-	if isError && !hasPrefix(server.Code, afterCommit) {
+	if isError && hasPrefix(server.Code, unchanged) && server.Code != noRight {
 		err = session.Refused(err)
 	}
 	return err
@@ -98,5 +114,5 @@ func missing(err error) bool {
 
 func denied(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) && server.Code == "42501"
+	return errors.As(err, &server) && server.Code == noRight
 }
