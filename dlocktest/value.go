@@ -230,6 +230,17 @@ func setReplaced(c *check) {
 			c.wantValue("after Replace", s, "q", p.Name, p.Token)
 		}
 	}
+	c.rounds(40, func(n int) {
+		p, set := c.create(s, "r", writer), make(chan struct{})
+		go func() {
+			defer close(set)
+			c.setValue(s, "r", p, fmt.Sprint(n))
+		}()
+		now := c.replace(s, "r", p, shared)
+		<-set
+		c.wantValue("after SetValue that met a Replace", s, "r", fmt.Sprint(n), p.Token)
+		c.delete(s, "r", now)
+	})
 }
 
 func setBytes(c *check) {

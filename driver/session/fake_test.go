@@ -143,6 +143,11 @@ func (f *fake) Look(ctx context.Context, ask []Query) (found []Snapshot, err err
 	return found, err
 }
 
+// inspected is a fake that is an Inspector.
+type inspected struct{ *fake }
+
+func (inspected) Walk(context.Context, string) ([]string, error) { return nil, nil }
+
 // expirer is a fake that ends the other session by Expire.
 type expirer struct{ *fake }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -278,10 +279,28 @@ func (s *Session) do(c Change) (r Result, err error) {
 		r, err = s.store.Do(ctx, c)
 		return err
 	})
+	if errors.Is(err, driver.ErrGone) && c.Kind != Remove {
+		err = s.confirmGone(c, err)
+	}
 	if err == nil && r.Version != 0 && s.watches.Has(c.Queue) {
 		s.answered(a, r.Snapshot)
 	}
 	return r, err
+}
+
+// confirmGone returns err, the answer that the session's own node is gone, unless
+// the queue has it: a change that waits for the renaming of a node may look for
+// the old name and find nothing. A holder must not take that for a loss.
+func (s *Session) confirmGone(c Change, err error) error {
+	now, failed := s.read(Query{Queue: c.Queue})
+	if failed != nil {
+		return failed
+	}
+	own := func(n Node) bool { return n.Token == c.Place.Token && (n.Owner == "" || n.Owner == s.config.ID) }
+	if slices.ContainsFunc(now.Nodes, own) {
+		return fmt.Errorf("%w: the store has not found a node that is there", driver.ErrUnavailable)
+	}
+	return err
 }
 
 // Delete implements driver.Session. If the outcome is unknown, it tries once

@@ -362,7 +362,7 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	s := connect(t, f, time.Hour)
 	j := join(t, s, "q")
 	f.after = func(_ context.Context, what string) error {
-		if f.count(what) == 1 {
+		if what == "delete" && f.count(what) == 1 {
 			return errBroken
 		}
 		return nil
@@ -370,6 +370,32 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	assert.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released), "the first request has removed the node")
 	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrGone)
 	assert.Equal(t, 3, f.count("delete"))
+}
+
+// A store may answer that a node is gone although it was only renamed.
+func TestANodeThatIsThereIsNotGone(t *testing.T) {
+	f := newFake()
+	s := connect(t, inspected{f}, time.Minute)
+	j := join(t, s, "q")
+	changes := map[string]func() error{
+		"set value": func() error { return s.SetValue(t.Context(), "q", j.Place, nil) },
+		"replace":   func() error { _, err := s.Replace(t.Context(), "q", j.Place, "a-R-"); return err },
+		"delete":    func() error { return s.Delete(t.Context(), "q", j.Place, driver.Released) },
+	}
+	f.before = func(_ context.Context, what string) error {
+		if changes[what] != nil && f.count(what) == 1 {
+			return driver.ErrGone
+		}
+		return nil
+	}
+	for _, what := range []string{"set value", "replace"} {
+		err := changes[what]()
+		require.ErrorIs(t, err, driver.ErrUnavailable, what)
+		assert.NotErrorIs(t, err, driver.ErrGone, what)
+		require.NoError(t, changes[what](), what)
+	}
+	require.NoError(t, changes["delete"]()) // which repeats the request
+	assert.Empty(t, f.nodes("q"))
 }
 
 // A session ends dead sessions although one of its own connections is silent.

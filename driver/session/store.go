@@ -117,7 +117,7 @@ const Every = "*"
 type Node struct {
 	Name string
 	// Token is the token of the session's own node. That of other nodes may be
-	// zero.
+	// zero, and has to be without the Owner.
 	Token int64
 	// Proof is a text that nobody can know who may not read the node, such as a
 	// hash of its data. See [Host.Gone]. It is empty in stores without notices.

@@ -51,7 +51,7 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 		}
 		n := session.Node{Name: *name}
 		if owner != nil {
-			n.Token = *seq
+			n.Token, n.Owner = *seq, *owner
 			if len(c.Nodes) < 8 && *owner != m.presence.id && !slices.Contains(c.heads, *owner) {
 				c.heads = append(c.heads, *owner)
 			}
