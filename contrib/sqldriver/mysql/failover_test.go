@@ -93,6 +93,20 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	}
 }
 
+// The user of the holder has all rights, and so may write to a server that is
+// read-only.
+func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
+	t.Parallel()
+	primary := mysqltest.Start(t, replicated)
+	l := newLoss(t, primary, primary.Database())
+	replica := primary.Replica(t)
+	replica.SQL(t, "", "STOP SLAVE")
+	l.hold()
+	primary.SQL(t, "", "SET GLOBAL read_only = 1")
+	replica.Promote(t)
+	l.grantsLater(replica)
+}
+
 // The old primary is promoted again without the changes made while it was a
 // replica, so it does not know of the lock.
 func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {

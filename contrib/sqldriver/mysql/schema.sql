@@ -118,6 +118,17 @@ BEGIN
 END
 //
 
+-- Fails on a server that is read-only, also for users to whom the server's rule does not
+-- apply. Otherwise a primary that was replaced would renew their sessions.
+CREATE PROCEDURE IF NOT EXISTS dlock_primary()
+    READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
+        SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+    END IF;
+END
+//
+
 -- Begins a session, and returns 'ok' with the era and the longest grace of any client.
 -- Data of another era may lack the latest changes. So their sessions end, and no session
 -- begins before all leases of that era are over, that is, for the longest grace. Until
@@ -132,6 +143,7 @@ BEGIN
     DECLARE v_now, v_last, v_floor, v_base, v_since, v_grace, v_rest, v_seen BIGINT;
     DECLARE v_name, v_era, v_next VARBINARY(96);
     DECLARE v_own, v_longest BIGINT DEFAULT GREATEST(p_timeout, p_grace);
+    CALL dlock_primary();
     IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
@@ -183,6 +195,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
 BEGIN
     DECLARE v_timeout, v_next BIGINT;
     DECLARE v_era VARBINARY(64);
+    CALL dlock_primary();
     IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
