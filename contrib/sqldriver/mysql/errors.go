@@ -111,7 +111,7 @@ func permanent(err error) bool {
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })
 }
 
-func missing(err error) bool { return number(err) == 1146 || number(err) == 1305 }
+func missing(err error) bool { return slices.Contains([]uint16{1049, 1146, 1305}, number(err)) }
 
 func denied(err error) bool {
 	return slices.Contains([]uint16{1044, 1142, 1143, 1227, 1370, 1419}, number(err))

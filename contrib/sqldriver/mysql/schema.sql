@@ -14,7 +14,8 @@ SET NAMES utf8mb4
 //
 
 -- The sessions. A change of a session takes a shared lock on its row until the
--- transaction ends. Whatever ends the session takes an exclusive lock.
+-- transaction ends. Whatever ends the session takes an exclusive lock, and deletes the
+-- row: that removes the lease and the nodes, also if somebody does it by hand.
 CREATE TABLE IF NOT EXISTS dlock_session (
     id VARBINARY(64) NOT NULL,
     generation BIGINT NOT NULL,            -- changes with a lower generation are refused
@@ -36,7 +37,8 @@ CREATE TABLE IF NOT EXISTS dlock_lease (
     grace BIGINT NOT NULL,                 -- of the client; the longest counts for all
     deadline BIGINT NOT NULL,              -- after it, any session may end this one
     PRIMARY KEY (session),
-    KEY deadline (deadline)
+    KEY deadline (deadline),
+    FOREIGN KEY (session) REFERENCES dlock_session (id) ON DELETE CASCADE
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
@@ -61,7 +63,8 @@ CREATE TABLE IF NOT EXISTS dlock_node (
     data LONGBLOB NOT NULL,
     PRIMARY KEY (queue, name),
     UNIQUE KEY token (queue, token),
-    KEY session (session)
+    KEY session (session),
+    FOREIGN KEY (session) REFERENCES dlock_session (id) ON DELETE CASCADE
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 
@@ -163,8 +166,6 @@ BEGIN
                 SET v_rest = v_longest;
             END IF;
             IF v_next <> v_name OR v_rest <= 0 THEN
-                DELETE FROM dlock_node WHERE session IS NOT NULL;
-                DELETE FROM dlock_lease;
                 DELETE FROM dlock_session;
             END IF;
             IF v_rest <= 0 THEN
@@ -202,7 +203,7 @@ BEGIN
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT timeout INTO v_timeout FROM dlock_lease WHERE session = p_session FOR UPDATE;
-        SELECT era INTO v_era FROM dlock_session WHERE id = p_session;
+        SELECT era INTO v_era FROM dlock_session WHERE id = p_session AND v_timeout IS NOT NULL;
         IF v_era = @dlock_here THEN
             UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
                 WHERE session = p_session;
@@ -246,8 +247,6 @@ BEGIN
                 SELECT COUNT(*) INTO v_nodes FROM dlock_node WHERE session = v_dead;
                 IF v_free = v_nodes THEN
                     SET v_status = 'ok';
-                    DELETE FROM dlock_node WHERE session = v_dead;
-                    DELETE FROM dlock_lease WHERE session = v_dead;
                     DELETE FROM dlock_session WHERE id = v_dead;
                 END IF;
                 SET v_passed = v_dead;
@@ -269,8 +268,6 @@ BEGIN
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
         SELECT generation INTO v_generation FROM dlock_session WHERE id = p_session FOR UPDATE;
-        DELETE FROM dlock_node WHERE session = p_session;
-        DELETE FROM dlock_lease WHERE session = p_session;
         DELETE FROM dlock_session WHERE id = p_session;
         COMMIT AND NO CHAIN NO RELEASE;
         SELECT 'ok';
@@ -557,7 +554,8 @@ END
 
 -- Removes the rows of up to 100 queues that have no nodes and were not used since the
 -- day before yesterday. The floor keeps their tokens from coming again. Returns whether
--- there may be more.
+-- there may be more. Also ends a session whose lease somebody has deleted by hand, because
+-- it has no deadline.
 CREATE PROCEDURE IF NOT EXISTS dlock_tidy()
     MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -565,10 +563,13 @@ BEGIN
     DECLARE v_today INT DEFAULT TO_DAYS(UTC_TIMESTAMP());
     DECLARE v_name VARBINARY(512) DEFAULT '';
     DECLARE v_last BIGINT;
+    DECLARE v_dead VARBINARY(64);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK AND NO CHAIN NO RELEASE; RESIGNAL; END;
+        SELECT s.id INTO v_dead FROM dlock_session s LEFT JOIN dlock_lease l ON l.session = s.id WHERE l.session IS NULL LIMIT 1;
+        DELETE FROM dlock_session WHERE id = v_dead;
         WHILE v_left > 0 AND v_name IS NOT NULL DO
             SET v_left = v_left - 1, v_name = NULL;
             SELECT q.name, q.last INTO v_name, v_last FROM dlock_queue q

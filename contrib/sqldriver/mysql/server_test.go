@@ -322,6 +322,15 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	}
 }
 
+func TestChangeByHandIsNoticed(t *testing.T) {
+	sqltest.ByHand(t, func(t *testing.T) (driver.Connector, func(string)) {
+		c := newCaseWith(t, "session_timeout=1h")
+		return c.connector(), func(text string) { c.exec(t, strings.Replace(text, "NAME", c.database, 1)) }
+	}, []string{"DELETE FROM dlock_session WHERE id = ID"},
+		[]string{"DELETE FROM dlock_node", "TRUNCATE dlock_node"},
+		[]string{"DELETE FROM dlock_lease", "DROP TABLE dlock_lease", "DROP DATABASE NAME"})
+}
+
 // Cancel must wait for an append that is still running in the server. The test
 // blocks the append by locking the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
@@ -441,6 +450,8 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	for i := range 250 {
 		c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES (?, 1, 1)", i)
 	}
+	c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
+	c.exec(t, "DELETE FROM dlock_lease WHERE session = 'A7'")
 	for more := true; more; {
 		var err error
 		if more, err = s.requests.Tidy(t.Context()); err != nil {
@@ -448,6 +459,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "held,new", c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(name ORDER BY name) FROM dlock_queue"))
+	assert.Equal(t, s.ID(), c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(id) FROM dlock_session"))
 }
 
 // Sessions must not see uncommitted changes even if their connections are set

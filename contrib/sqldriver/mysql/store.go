@@ -326,8 +326,7 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	if err == nil {
 		err = sqlstore.StatusError(status)
 	}
-	s.Beaten(ctx, err)
-	return time.Duration(micros) * time.Microsecond, err
+	return time.Duration(micros) * time.Microsecond, s.Beaten(ctx, err, missing)
 }
 
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {

@@ -109,7 +109,7 @@ func untrusted(err error) bool {
 
 func missing(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) && slices.Contains([]string{"3F000", "42P01", "42883"}, server.Code)
+	return errors.As(err, &server) && slices.Contains([]string{"3D000", "3F000", "42P01", "42883"}, server.Code)
 }
 
 func denied(err error) bool {

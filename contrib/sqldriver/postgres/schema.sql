@@ -476,8 +476,10 @@ BEGIN
     RETURN false;
 END $$;
 
--- Tells the sessions of changes that were made by hand. Changes by the functions above are
--- skipped here, not by a WHEN of the trigger, which the server would parse for each change.
+-- Tells the sessions of changes that were made by hand, and removes the nodes of a session
+-- that was deleted. A TRUNCATE deletes the rows first, so that this runs for each of them.
+-- Changes by the functions above are skipped here, not by a WHEN of the trigger, which the
+-- server would parse for each change.
 CREATE OR REPLACE FUNCTION dlock.changed_by_hand() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -489,15 +491,27 @@ BEGIN
     END IF;
     path := pg_catalog.current_setting('search_path');
     none := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    IF TG_OP <> 'INSERT' THEN
-        PERFORM dlock.lock_queue(OLD.queue);
-        PERFORM dlock.tell(OLD.queue, OLD.name, 'c', '');
-    END IF;
-    IF TG_OP <> 'DELETE' THEN
-        PERFORM dlock.lock_queue(NEW.queue);
+    IF TG_OP = 'TRUNCATE' THEN
+        EXECUTE format('DELETE FROM %I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME);
+    ELSIF TG_TABLE_NAME = 'session' THEN
+        PERFORM dlock.drop_session(OLD.id);
+    ELSE
+        IF TG_OP <> 'INSERT' THEN
+            PERFORM dlock.lock_queue(OLD.queue);
+            PERFORM dlock.tell(OLD.queue, OLD.name, 'c', '');
+        END IF;
+        IF TG_OP <> 'DELETE' THEN
+            PERFORM dlock.lock_queue(NEW.queue);
+        END IF;
     END IF;
     none := pg_catalog.set_config('search_path', path, true);
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER changed_by_hand AFTER INSERT OR UPDATE OR DELETE ON dlock.node
     FOR EACH ROW EXECUTE FUNCTION dlock.changed_by_hand();
+CREATE OR REPLACE TRIGGER changed_by_hand AFTER DELETE ON dlock.session
+    FOR EACH ROW EXECUTE FUNCTION dlock.changed_by_hand();
+CREATE OR REPLACE TRIGGER truncated_by_hand BEFORE TRUNCATE ON dlock.node
+    FOR EACH STATEMENT EXECUTE FUNCTION dlock.changed_by_hand();
+CREATE OR REPLACE TRIGGER truncated_by_hand BEFORE TRUNCATE ON dlock.session
+    FOR EACH STATEMENT EXECUTE FUNCTION dlock.changed_by_hand();

@@ -252,8 +252,8 @@ func ignore(func(...any) error) error { return nil }
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
 	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
-	s.Beaten(ctx, err)
-	return time.Duration(millis.Int64) * time.Millisecond, sqlstore.IfKnown(millis.Valid, err)
+	err = s.Beaten(ctx, sqlstore.IfKnown(millis.Valid, err), missing)
+	return time.Duration(millis.Int64) * time.Millisecond, err
 }
 
 func (s *store) Expire(ctx context.Context) (ended bool, err error) {

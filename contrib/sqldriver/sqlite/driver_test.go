@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 )
@@ -534,4 +535,13 @@ func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	require.Equal(t, j.Name, released())
 	operate(t, path, `INSERT INTO dlock_node (queue, seq, name) VALUES ('q', ?, ?)`, j.Seq, j.Name)
 	require.Empty(t, released())
+}
+
+func TestChangeByHandIsNoticed(t *testing.T) {
+	sqltest.ByHand(t, func(t *testing.T) (driver.Connector, func(string)) {
+		path := filepath.Join(t.TempDir(), "locks.db")
+		c, err := Driver{}.OpenConnector(path + "?session_timeout=1h")
+		require.NoError(t, err)
+		return c, func(text string) { operate(t, path, text) }
+	}, []string{"DELETE FROM dlock_session WHERE id = ID"}, []string{"DELETE FROM dlock_node"}, []string{"DROP TABLE dlock_session"})
 }

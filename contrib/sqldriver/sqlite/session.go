@@ -177,6 +177,9 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		if err == nil && beats == 0 {
 			err = errExpired
 		}
+		if code, _ := errorCode(err); code == codeError { // the table is missing
+			err = fmt.Errorf("%w: %w", errExpired, err)
+		}
 		return err
 	})
 }

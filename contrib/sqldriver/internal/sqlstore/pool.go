@@ -142,14 +142,18 @@ func (p *Pool) Admit(ctx context.Context) error {
 // Start implements [session.Starter].
 func (p *Pool) Start(h session.Host) { p.Host = h }
 
-// Beaten is called after each heartbeat, with its context and error. If there
-// was no answer in time, it closes the idle connections that do not reply: a
-// firewall may have dropped the open connections, and later heartbeats must not
-// pick them.
-func (p *Pool) Beaten(ctx context.Context, err error) {
+// Beaten is called after each heartbeat, with its context and error. It returns
+// [ErrUnknownSession] if the tables are missing. If there was no answer in time,
+// it closes the idle connections that do not reply: a firewall may have dropped
+// the open connections, and later heartbeats must not pick them.
+func (p *Pool) Beaten(ctx context.Context, err error, missing func(error) bool) error {
+	if missing(err) {
+		return fmt.Errorf("%w: %w", ErrUnknownSession, err)
+	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		p.Host.Go(p.closeSilent)
 	}
+	return err
 }
 
 func (p *Pool) closeSilent(ctx context.Context) {

@@ -1,0 +1,56 @@
+package sqltest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+// ByHand checks what sessions notice of statements that somebody runs by hand,
+// although their timeout of an hour makes heartbeats rare. The function store
+// makes an empty store, and exec runs a statement in it. The statements end the
+// session ID, delete all nodes, or take away what a heartbeat needs.
+func ByHand(t *testing.T, store func(t *testing.T) (c driver.Connector, exec func(string)), ending, deleting, taking []string) {
+	for _, text := range slices.Concat(ending, deleting, taking) {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			c, exec := store(t)
+			var sessions [2]*session.Session
+			var nodes [2]driver.Place
+			for i := range sessions {
+				sessions[i] = connect(t, c).(*session.Session)
+				j, err := sessions[i].Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
+				require.NoError(t, err)
+				nodes[i] = j.Place
+			}
+			holder, waiter := sessions[0], sessions[1]
+			ahead, err := waiter.Watch(t.Context(), "q", nodes[1], nodes[0].Node)
+			require.NoError(t, err)
+			defer ahead.Stop()
+			own, err := holder.Watch(t.Context(), "q", nodes[0])
+			require.NoError(t, err)
+			defer own.Stop()
+			exec(strings.ReplaceAll(text, "ID", "'"+holder.Describe().ID+"'"))
+			if !slices.Contains(taking, text) {
+				for _, w := range []driver.Watch{ahead, own} {
+					select {
+					case <-w.C:
+					case <-time.After(30 * time.Second):
+						t.Fatal("a watch goes on")
+					}
+				}
+			}
+			if !slices.Contains(deleting, text) {
+				_, err := holder.Store().Beat(t.Context())
+				assert.ErrorIs(t, err, driver.ErrSessionEnded)
+			}
+		})
+	}
+}
