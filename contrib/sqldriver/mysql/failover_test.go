@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"database/sql"
 	"flag"
 	"math/rand/v2"
 	"strings"
@@ -128,7 +129,7 @@ func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
 
 func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := mysqltest.Start(t, mysqltest.WithConfig("sql_safe_updates=1"))
 	l := newLoss(t, server, server.Database())
 	l.hold()
 	l.cut()
@@ -138,14 +139,21 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// What any user may do moves no mark of the server's start, and an operator who
-// gives the server another number does not end sessions.
+// What any user may do moves no mark, nor does an operator who gives the server
+// another number.
 func TestNoLossWithoutARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	l := newLoss(t, server, server.Database())
 	l.hold()
 	server.SQL(t, "", "DO BENCHMARK(1 << 24, UUID_SHORT()); SET GLOBAL server_id = 77")
+	server.SQL(t, "", "CREATE USER plain@'%' IDENTIFIED BY 'correct-horse'")
+	plain, err := sql.Open("mysql", strings.Replace(server.DSN(""), "dlock:", "plain:", 1))
+	require.NoError(t, err)
+	defer plain.Close()
+	_, err = plain.ExecContext(t.Context(), "CHANGE MASTER TO master_host = 'h'")
+	require.ErrorContains(t, err, "denied")
+	require.NoError(t, opened(t, server.DSN(l.database)).Ping(t.Context()))
 	require.Contains(t, server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"), "ok")
 	require.NoError(t, l.holder.Unlock())
 }

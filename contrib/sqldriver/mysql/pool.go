@@ -26,6 +26,7 @@ func configOf(c *connector) (*mysql.Config, error) {
 		config.TLS = files
 	}
 	config.Params = lockWaits(c.options.Timeout)
+	config.Params["sql_safe_updates"] = "0" // the server would refuse some deletions
 	return config, nil
 }
 

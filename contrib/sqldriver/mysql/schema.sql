@@ -138,7 +138,9 @@ END
 -- then the status is 'wait', and the last columns are the microseconds to wait before the
 -- next attempt, and those that are left in all. These are counted down at each attempt, and
 -- not stored as a time, because a machine that has just started may get its clock set.
--- The argument p_followed is the number of times that the server was made a replica.
+-- The argument p_followed is the number of times that somebody has tried to make the server
+-- a replica. The server counts refused attempts, too. While the lease of a session runs, the
+-- server has not been a replica: a replica is read-only, and renews none.
 CREATE PROCEDURE IF NOT EXISTS dlock_begin(IN p_session VARBINARY(64), IN p_timeout BIGINT,
     IN p_grace BIGINT, IN p_empty_is_new BOOLEAN, IN p_followed BIGINT)
     MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -157,6 +159,10 @@ BEGIN
         SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
         SELECT GREATEST(v_own, v_grace, COALESCE(MAX(grace), 0)) INTO v_longest FROM dlock_lease;
         SET v_name = CONCAT(@dlock_here, '/', p_followed);
+        IF v_era LIKE CONCAT(@dlock_here, '/%') AND EXISTS (SELECT 1 FROM dlock_lease WHERE deadline > v_now) THEN
+            UPDATE dlock_meta SET era = v_name WHERE one = 1;
+            SET v_era = v_name;
+        END IF;
         IF v_era <> v_name THEN
             IF v_next = v_name THEN
                 SET v_rest = v_rest + v_longest - v_grace - GREATEST(LEAST(v_now - v_seen, v_longest DIV 4), 0);

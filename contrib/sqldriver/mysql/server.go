@@ -13,7 +13,7 @@ import (
 
 // variables reads the settings that checkServer examines.
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
-	'log_bin', 'binlog_format', 'wsrep_on', 'group_replication_single_primary_mode')`
+	'log_bin', 'binlog_format', 'sql_safe_updates', 'wsrep_on', 'group_replication_single_primary_mode')`
 
 // checkServer returns an error if the driver can't work with the server at
 // present. Once per connector, it logs which guarantees the server's settings
@@ -93,6 +93,10 @@ func unusable(settings map[string]string) error {
 	}
 	if settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT" {
 		return errors.New("the server has binlog_format STATEMENT, which cannot record the changes of dlock: set it to ROW or MIXED")
+	}
+	if settings["sql_safe_updates"] == "ON" {
+		return errors.New("the connections of the *sql.DB have sql_safe_updates ON, which refuses some deletions: " +
+			"add sql_safe_updates=0 to their data source name")
 	}
 	return nil
 }

@@ -76,6 +76,7 @@ func TestWeaknesses(t *testing.T) {
 		"MySQL 8.0.28, and the driver needs 8.0.29":   {"version": "8.0.28"},
 		"MariaDB 10.5.9, and the driver needs 10.6.0": {"version": "10.5.9-MARIADB"},
 		"super_read_only 1":                           {"version": "8.4.0", "super_read_only": "1"},
+		"sql_safe_updates=0":                          {"version": "8.4.0", "sql_safe_updates": "ON"},
 		"several primaries have":                      {"version": "8.4.0", "group_replication_single_primary_mode": "OFF"},
 	} {
 		err := unusable(settings)
