@@ -78,6 +78,9 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	if err != nil {
 		return nil, o, wrongPart(rest)
 	}
+	if config.Net == "tcp" && strings.Contains(config.Addr, ",") {
+		return nil, o, errors.New("mysql: dsn: several addresses: the form is " + form + ", with the address of the primary server, or of a proxy that finds it")
+	}
 	if len(config.DBName) > maxDatabase {
 		return nil, o, fmt.Errorf("mysql: dsn: the name of the database is longer than %d bytes", maxDatabase)
 	}

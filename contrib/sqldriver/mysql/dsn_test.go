@@ -34,6 +34,7 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"dlock:" + secret + "@tcp(db:3306)/%zz":                    "the part before the parameters is not of the form",
 		"dlock:" + secret + "@tcp(db)/" + strings.Repeat("d", 300): "longer than 256 bytes",
 		"shop:12/cd?" + secret + "=3@tcp(db:3306)":                 "no slash behind the address",
+		"dlock:" + secret + "@tcp(db1:3306,db2:3306)/locks":        "several addresses",
 		"shop:12@" + secret + "/locks":                             "not of the form",
 		start + "a":                                                "after the question mark",
 		start + "timeout=%zz":                                      "after the question mark",

@@ -188,6 +188,7 @@ func TestExistingDatabase(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Connect(t.Context())
 		assert.ErrorContains(t, err, "SetMaxOpenConns")
+		sqltest.ClosedDatabase(t, db, c)
 	})
 	t.Run("no free connection", func(t *testing.T) {
 		db := openDB(t, server, server.Database())

@@ -36,9 +36,9 @@ func TestCheckOfUsersAndRights(t *testing.T) {
 	user := schema + "_weak"
 	server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
-	checked(t, dsn).Has(t, driver.Problem, "CREATE SCHEMA IF NOT EXISTS "+schema, "run the statements")
+	checked(t, dsn).Has(t, driver.Problem, `CREATE SCHEMA IF NOT EXISTS "`+schema, "run the statements")
 	server.SQL(t, Statements(schema))
-	checked(t, dsn).Has(t, driver.Problem, "GRANT USAGE ON SCHEMA "+schema, "run the statements")
+	checked(t, dsn).Has(t, driver.Problem, `GRANT USAGE ON SCHEMA "`+schema, "run the statements")
 	server.SQL(t, grants(schema, user))
 	checked(t, dsn).Has(t, driver.OK, "room for", "")
 	checked(t, server.DSN("schema="+server.Schema(), "options=-c%20default_transaction_isolation%3Dserializable")).Has(t, driver.Problem, "isolation level", "default_transaction_isolation")

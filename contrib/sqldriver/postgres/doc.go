@@ -27,7 +27,7 @@
 //
 // The isolation level has to be read committed, which is the default; the driver
 // refuses others. If synchronous_commit is off, the functions set it to on for
-// their transactions.
+// their transactions. Amazon Aurora needs rds.logical_replication.
 //
 // A release lets the next contender in at once, and only the caller of Unlock
 // waits until it is on the disk and on the standbys that have to confirm it. If
@@ -39,12 +39,13 @@
 //
 // # Data source names
 //
-// A DSN is a URL as pgx and libpq read it, with the same parameters, such as
-// sslmode, sslrootcert, target_session_attrs and application_name. Environment
-// variables such as PGPASSWORD count as well. Parameters of pgxpool and
-// settings of the server, such as pool_max_conns and statement_timeout, are
-// refused. A DSN may name several hosts: a session uses the one that is the
-// primary server. These parameters are of this package:
+// A DSN is a URL as pgx and libpq read it, or of the form host=... dbname=...,
+// with the parameters of pgx, such as sslmode, sslrootcert, target_session_attrs
+// and application_name. Environment variables such as PGPASSWORD count as well.
+// Parameters of libpq alone and of pgxpool, and settings of the server, such as
+// keepalives, pool_max_conns and statement_timeout, are refused. A DSN may name
+// several hosts: a session uses the one that is the primary server. These
+// parameters are of this package:
 //
 //	session_timeout  how long the database keeps a session that it does not hear
 //	                 from, from 500ms to 1h (10s)

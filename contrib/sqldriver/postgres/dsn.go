@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -33,11 +34,14 @@ const minConnectTimeout = 500 * time.Millisecond
 // in it are not escaped.
 func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
+	if text != "" && !strings.Contains(text, "://") {
+		text = urlOf(text)
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" ||
 		strings.Contains(u.Opaque+u.EscapedPath(), "@") {
 		return nil, o, errors.New("postgres: dsn: not a URL of the form postgres://user:password@host:5432/database " +
-			"(write special characters of the password as %XX)")
+			"(write special characters of the password as %XX), nor of the form host=db dbname=database")
 	}
 	if strings.Contains(text, "#") {
 		return nil, o, errors.New("postgres: dsn: # ends a URL (write a # of the password as %23)")
@@ -79,13 +83,39 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 		config.ConnectTimeout = connectTimeout(config, o.Timeout)
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8" // names must not depend on the encoding of the database
+	if config.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		config.RuntimeParams["standard_conforming_strings"] = "on" // pgx needs it to quote arguments
+	}
 	return config, o, nil
+}
+
+var (
+	keyword = regexp.MustCompile(`^\s*(\w+)\s*=\s*(?s:'((?:[^'\\]|\\.)*)'|((?:[^'\\\s]|\\.)*))(?:\s+|$)`)
+	escaped = regexp.MustCompile(`(?s)\\(.)`)
+)
+
+// urlOf returns the URL for a data source name of libpq's form name=value
+// name=value, or "" if it does not have it.
+func urlOf(text string) string {
+	query := make(url.Values)
+	for text != "" {
+		m := keyword.FindStringSubmatch(text)
+		if m == nil {
+			return ""
+		}
+		query.Set(m[1], escaped.ReplaceAllString(m[2]+m[3], "$1"))
+		text = text[len(m[0]):]
+	}
+	return (&url.URL{Scheme: "postgres", Path: "/", RawQuery: query.Encode()}).String()
 }
 
 // unknownParameter returns the error for an unknown parameter. If hidden is
 // true, the error omits the name, because it may be part of a password with an
 // unescaped question mark or ampersand.
 func unknownParameter(name string, hidden bool) error {
+	if ofLibpq[name] {
+		return fmt.Errorf("postgres: dsn: parameter %q is of libpq, and pgx does not know it: leave it out", name)
+	}
 	if hidden {
 		return errors.New("postgres: dsn: unknown parameter (it may be a part of the password: " +
 			"write / in the password as %2F, ? as %3F, @ as %40 and & as %26)")
@@ -118,17 +148,32 @@ var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
 	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,
 	"sslmode": true, "sslkey": true, "sslcert": true, "sslrootcert": true, "sslpassword": true, "sslsni": true,
+	"sslcertmode": true, "require_auth": true,
 	"sslnegotiation": true, "channel_binding": true, "target_session_attrs": true, "krbsrvname": true, "krbspn": true,
 	"default_query_exec_mode": true, "statement_cache_capacity": true, "description_cache_capacity": true,
 	"search_path": true, "timezone": true, "min_protocol_version": true, "max_protocol_version": true,
 }
 
+// ofLibpq are parameters that libpq has, and pgx would take for the server's.
+var ofLibpq = map[string]bool{
+	"keepalives": true, "keepalives_idle": true, "keepalives_interval": true, "keepalives_count": true, "tcp_user_timeout": true,
+	"gssencmode": true, "gsslib": true, "gssdelegation": true, "sslcompression": true, "sslcrl": true, "sslcrldir": true,
+	"ssl_min_protocol_version": true, "ssl_max_protocol_version": true, "hostaddr": true, "requirepeer": true,
+	"fallback_application_name": true, "load_balance_hosts": true, "replication": true,
+}
+
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{
 		"notify": dsn.Bool(&o.notify),
+		"client_encoding": func(value string) error {
+			if !strings.EqualFold(strings.ReplaceAll(value, "-", ""), "utf8") {
+				return errors.New("not UTF8, which dlock needs")
+			}
+			return nil
+		},
 		"schema": func(value string) error {
-			if o.schema = value; !schemaName.MatchString(value) {
-				return errors.New("not a name of at most 40 lower-case letters, digits and underscores")
+			if o.schema = value; !schemaName.MatchString(value) || strings.HasPrefix(value, "pg_") {
+				return errors.New("not a name of at most 40 lower-case letters, digits and underscores, without pg_ at its beginning")
 			}
 			return nil
 		},

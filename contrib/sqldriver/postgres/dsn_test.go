@@ -20,9 +20,13 @@ var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 	for dsn, want := range map[string]string{
-		"":                                      "not a URL of the form",
-		"host=db password=" + secret:            "not a URL of the form",
-		"mysql://dlock:" + secret + "@db/locks": "not a URL of the form",
+		"":                                    "not a URL of the form",
+		"host=db password='" + secret:         "not a URL of the form",
+		"host=db password=a " + secret + "=b": "may be a part of the password",
+		"host=db password=" + secret + " keepalives_idle=5":                        `"keepalives_idle" is of libpq`,
+		"postgres://db/l?client_encoding=latin1":                                   "client_encoding: not UTF8",
+		"postgres://db/l?schema=pg_dlock":                                          "schema: not a name",
+		"mysql://dlock:" + secret + "@db/locks":                                    "not a URL of the form",
 		"postgres://dlock:" + secret + "%zz@db/locks":                              "not a URL of the form",
 		"postgres://dlock:" + secret + "@db:port/locks":                            "not a URL of the form",
 		"postgres://dlock:" + secret + "@db/l?a=%zz":                               "after the question mark",
@@ -68,6 +72,13 @@ func TestDSNSetsTheOptions(t *testing.T) {
 	if p := got.config.RuntimeParams; p["application_name"] != "shop" || p["client_encoding"] != "UTF8" || len(p) != 2 {
 		t.Errorf("the server gets the parameters %v", got.config.RuntimeParams)
 	}
+	c, err = Driver{}.OpenConnector(`host = db port=5433 dbname=locks password='a \'b\\' client_encoding=utf-8 session_timeout=3s` +
+		` schema=jobs max_connections=5 notify=false default_query_exec_mode=simple_protocol`)
+	require.NoError(t, err)
+	got = c.(*connector)
+	assert.Equal(t, want, got.options)
+	assert.Equal(t, `a 'b\`, got.config.Password)
+	assert.Equal(t, "on", got.config.RuntimeParams["standard_conforming_strings"])
 	if got.server() != "db:5433/locks" {
 		t.Errorf("server %q", got.server())
 	}
@@ -99,6 +110,8 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 		"postgres://db/locks?password=a&connect_timeout=PASSWORD",
 		"postgres://db/locks?sslpassword=PASSWORD",
 		"postgres://shop:PASSWORD@",
+		"host=db password=PASSWORD dbname=locks",
+		"host=db password='PASSWORD' user=shop",
 	)
 }
 

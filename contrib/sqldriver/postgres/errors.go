@@ -102,9 +102,11 @@ func hasPrefix(code string, classes []string) bool {
 	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
-// untrusted reports whether TLS failed in a way that a retry would not change.
+// untrusted reports whether the client refused to send a statement for a reason
+// that a retry would not change.
 func untrusted(err error) bool {
-	return sqlstore.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection")
+	return sqlstore.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection") ||
+		strings.Contains(err.Error(), "must be run with standard_conforming_strings=on")
 }
 
 func missing(err error) bool {

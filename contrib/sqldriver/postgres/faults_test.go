@@ -49,7 +49,7 @@ var planted = []mistakes.Mistake{
 		"TestDeadSessionInABusyQueueEnds"},
 	{"a heartbeat does not move the deadline", "schema.sql", "SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time()\n        WHERE id = p_session", "SET deadline = deadline WHERE id = p_session",
 		"TestConformance/rule08/an-idle-session-lives-on"},
-	{"a promoted standby goes on with the era", "schema.sql", "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)", "''",
+	{"a promoted standby goes on with the era", "schema.sql", "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8)", "''",
 		"TestNoTwoHoldersIfALaggingStandbyIsPromoted"},
 	{"a restored dump goes on with the era", "schema.sql", "system_identifier || '.' || oid", "oid::text",
 		"TestNoTwoHoldersIfADumpIsRestored"},

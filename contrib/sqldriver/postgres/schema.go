@@ -23,7 +23,7 @@ const defaultSchema = "dlock"
 
 var (
 	schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-	schemaWord = regexp.MustCompile(`\bdlock([._]|;)`)
+	schemaWord = regexp.MustCompile(`\bdlock([.;])`)
 )
 
 // Statements returns the SQL that creates the driver's tables and functions in
@@ -40,7 +40,7 @@ func inSchema(sql, schema string) string {
 	if schema == "" || schema == defaultSchema {
 		return sql
 	}
-	return schemaWord.ReplaceAllString(sql, schema+"$1")
+	return strings.ReplaceAll(schemaWord.ReplaceAllString(sql, `"`+schema+`"$1`), "'dlock_'", "'"+schema+"_'")
 }
 
 // lockForSchema is the key of the advisory lock held while tables are created:
@@ -55,8 +55,8 @@ func createStatements(schema string) string {
 // grants returns the statements that grant a user access to the tables.
 func grants(schema, user string) string {
 	name := `"` + strings.ReplaceAll(user, `"`, `""`) + `"`
-	return fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO %[2]s;\n"+
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s;\n"+
-		"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s;\n"+
-		"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA %[1]s TO %[2]s;\n", schema, name)
+	return fmt.Sprintf("GRANT USAGE ON SCHEMA \"%[1]s\" TO %[2]s;\n"+
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA \"%[1]s\" TO %[2]s;\n"+
+		"GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA \"%[1]s\" TO %[2]s;\n"+
+		"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA \"%[1]s\" TO %[2]s;\n", schema, name)
 }

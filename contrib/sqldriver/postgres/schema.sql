@@ -45,19 +45,31 @@ CREATE TABLE IF NOT EXISTS dlock.era (
 -- The cost of the functions below is mostly that of their queries. An assignment that calls
 -- a function is no query, but PERFORM is: hence the variables named none.
 
+-- The timeline. A standby has no current LSN, so that the call fails there.
+CREATE OR REPLACE FUNCTION dlock.timeline() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8);
+EXCEPTION WHEN OTHERS THEN
+    IF pg_catalog.pg_is_in_recovery() THEN
+        RAISE;
+    END IF;
+    RAISE EXCEPTION 'dlock needs to know the timeline of the server: %', SQLERRM
+        USING ERRCODE = 'feature_not_supported', HINT = 'Set wal_level to logical (on Amazon Aurora, rds.logical_replication to 1).';
+END $$;
+
 -- The name of the cluster, the database, and the timeline, which changes when a standby is
--- promoted or a backup is restored. A connection outlives a promotion, but a standby has
--- no current LSN, so that the call fails there. A primary keeps its timeline until it stops.
+-- promoted or a backup is restored. A primary keeps its timeline until it stops.
 CREATE OR REPLACE FUNCTION dlock.place() RETURNS text
 LANGUAGE sql STABLE
-RETURN (SELECT set_config('dlock.place', system_identifier || '.' || oid || '.' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), false)
+RETURN (SELECT set_config('dlocks.place', system_identifier || '.' || oid || '.' || dlock.timeline(), false)
     FROM pg_control_system(), pg_database WHERE datname = current_database());
 
 -- The name of the era of this server: its place and the table. A dump that is restored to
 -- a new cluster may have the same OIDs as the old one. A connection asks for its place once.
 CREATE OR REPLACE FUNCTION dlock.here() RETURNS text
 LANGUAGE sql STABLE
-RETURN coalesce(nullif(current_setting('dlock.place', true), ''), dlock.place()) || '.' || 'dlock.session'::regclass::oid;
+RETURN coalesce(nullif(current_setting('dlocks.place', true), ''), dlock.place()) || '.' || 'dlock.session'::regclass::oid;
 
 -- A change of a queue locks its row first. A row without nodes may be removed.
 CREATE TABLE IF NOT EXISTS dlock.queue (
@@ -149,7 +161,7 @@ BEGIN
         -- The server would not notice that the client of this transaction has died.
         none := set_config('lock_timeout', '2s', true);
     END IF;
-    none := set_config('dlock.call', '1', true);
+    none := set_config('dlocks.call', '1', true);
 END $$;
 
 -- Checks that a session may make a change, and keeps the session until the
@@ -486,7 +498,7 @@ DECLARE
     path pg_catalog.text;
     none pg_catalog.text;
 BEGIN
-    IF pg_catalog.current_setting('dlock.call', true) OPERATOR(pg_catalog.=) '1' THEN
+    IF pg_catalog.current_setting('dlocks.call', true) OPERATOR(pg_catalog.=) '1' THEN
         RETURN NULL;
     END IF;
     path := pg_catalog.current_setting('search_path');

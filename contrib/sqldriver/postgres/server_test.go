@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +53,48 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	refused(t, server.DSN("schema="+schema), "version 7", fmt.Sprint("needs version ", schemaVersion), "drop the tables")
 	server.SQL(t, Statements(other)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", other))
 	refused(t, server.DSN("schema="+other), `column "deadline" of relation "session" does not exist`)
+	simple := role(t, server, server.Schema(), []string{"standard_conforming_strings = off"}, "default_query_exec_mode=simple_protocol")
+	_, err = sqltest.Connect(t, Driver{}, simple)
+	require.NoError(t, err)
+	config, err := pgx.ParseConfig(strings.Split(simple, "?")[0] + "?sslmode=disable&default_query_exec_mode=simple_protocol")
+	require.NoError(t, err)
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema()})
+	require.NoError(t, err)
+	_, err = c.Connect(t.Context())
+	require.ErrorContains(t, err, "standard_conforming_strings")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// Amazon Aurora tells no current LSN by default.
+func TestServerThatHidesItsTimelineIsRefused(t *testing.T) {
+	server := pgtest.Start(t, pgtest.WithConfig("allow_system_table_mods=on"))
+	server.SQL(t, "ALTER FUNCTION pg_catalog.pg_current_wal_lsn() RENAME TO hidden; "+
+		"CREATE FUNCTION pg_catalog.pg_current_wal_lsn() RETURNS pg_lsn LANGUAGE plpgsql AS "+
+		"$$BEGIN RAISE 'wal_level must be set to logical' USING ERRCODE = '55000'; END$$")
+	refused(t, server.DSN("session_timeout=10s"), "timeline of the server: wal_level")
+	checked(t, server.DSN("session_timeout=10s")).Has(t, driver.Problem, "timeline", "rds.logical_replication")
+}
+
+func TestASchemaMayHaveTheNameOfAKeyword(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Shared(t)
+	for _, schema := range []string{"order", "user", "all"} {
+		client := opened(t, server.DSN("session_timeout=10s", "schema="+schema))
+		held := mustLock(t, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		next := make(chan error, 1)
+		go func() {
+			_, err := opened(t, server.DSN("session_timeout=10s", "schema="+schema)).RWMutex("q").Lock(ctx)
+			next <- err
+		}()
+		require.Eventually(t, func() bool { n, err := client.RWMutex("q").Queue(ctx); return err == nil && len(n) == 2 }, time.Minute, 10*time.Millisecond)
+		require.NoError(t, held.Unlock())
+		require.NoError(t, <-next)
+		cancel()
+		checked(t, server.DSN("session_timeout=10s", "schema="+schema)).Has(t, driver.OK, "room for", "")
+	}
 }
 
 func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
@@ -71,7 +115,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	user := "plain_" + schema
 	server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
-	err := refused(t, dsn, "CREATE SCHEMA IF NOT EXISTS "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
+	err := refused(t, dsn, `CREATE SCHEMA IF NOT EXISTS "`+schema+`"`, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
 	s, err := sqltest.Connect(t, Driver{}, dsn)
@@ -89,7 +133,7 @@ func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server.SQL(t, Statements(schema)+"; CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'")
 	server.SQL(t, "REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA "+schema+" FROM PUBLIC")
 	dsn := strings.Replace(server.DSN("schema="+schema), "dlock:", user+":", 1)
-	err := refused(t, dsn, "permission denied for schema "+schema, "GRANT USAGE ON SCHEMA "+schema+` TO "`+user+`"`)
+	err := refused(t, dsn, "permission denied for schema "+schema, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
 	_, err = sqltest.Connect(t, Driver{}, dsn)
@@ -132,6 +176,7 @@ func TestExistingDatabase(t *testing.T) {
 	db.SetMaxOpenConns(2)
 	_, err = c.Connect(t.Context())
 	assert.ErrorContains(t, err, "SetMaxOpenConns")
+	sqltest.ClosedDatabase(t, db, c)
 }
 
 func TestExistingDatabaseWithoutAFreeConnection(t *testing.T) {
@@ -262,7 +307,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 		_, err := locks[1].Lock(ctx)
 		granted <- err
 	}()
-	listener := "SELECT pid FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query LIKE '%" + schema + ".shown%'"
+	listener := "SELECT pid FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query LIKE '%\"" + schema + "\".shown%'"
 	pid := ""
 	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // it looks on the connection on which it listens
 		if time.Now().After(end) {

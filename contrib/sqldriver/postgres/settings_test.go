@@ -162,7 +162,7 @@ func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 			}
 		}
 	}
-	appends := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%" + c.schema + ".append%'"
+	appends := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"" + c.schema + "\".append%'"
 	eventually("the append does not wait", func() bool { return c.server.SQL(t, appends) == "1" })
 	defer dead.(*caseSession).network.Cut()()
 	if err := <-appended; err == nil {

@@ -85,21 +85,24 @@ func (p *Pool) DB() (*sql.DB, error) {
 	return p.own, nil
 }
 
-// BusyError says that a context ended before a connection was free. It matches
-// driver.ErrUnavailable and the cause.
+// BusyError says that a context ended before a connection was free, and matches
+// driver.ErrUnavailable and the cause, or that there will be no connection.
 type BusyError struct {
-	use   string
-	cause error
+	text    string
+	matches []error
 }
 
-func (e *BusyError) Error() string { return driver.ErrUnavailable.Error() + ": " + e.use }
+func (e *BusyError) Error() string { return e.text }
 
-func (e *BusyError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
+func (e *BusyError) Unwrap() []error { return e.matches }
 
 // Busy returns a [BusyError] if err says that a context ended and all
-// connections of the program's *sql.DB are in use. It returns any other err
-// unchanged.
+// connections of the program's *sql.DB are in use, or that the program has closed
+// it. It returns any other err unchanged.
 func (p *Pool) Busy(err error) error {
+	if err != nil && p.shared != nil && err.Error() == "sql: database is closed" {
+		return &BusyError{"the program has closed the *sql.DB", []error{err}}
+	}
 	if p.shared == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -107,8 +110,8 @@ func (p *Pool) Busy(err error) error {
 	if s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
 		return err
 	}
-	return &BusyError{fmt.Sprintf("all %d connections of the *sql.DB are in use: end transactions and close rows sooner, "+
-		"or allow more with SetMaxOpenConns", s.MaxOpenConnections), err}
+	return &BusyError{fmt.Sprintf("%v: all %d connections of the *sql.DB are in use: end transactions and close rows sooner, "+
+		"or allow more with SetMaxOpenConns", driver.ErrUnavailable, s.MaxOpenConnections), []error{driver.ErrUnavailable, err}}
 }
 
 // Slots returns how many requests may be made at once for callers, and how to

@@ -49,3 +49,14 @@ func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 	}
 	assert.NoError(t, s.Close())
 }
+
+// ClosedDatabase closes db and requires that the connector's error then is a
+// permanent one.
+func ClosedDatabase(t *testing.T, db *sql.DB, c driver.Connector) {
+	t.Helper()
+	db.SetMaxOpenConns(0)
+	require.NoError(t, db.Close())
+	_, err := c.Connect(t.Context())
+	assert.ErrorContains(t, err, "closed the *sql.DB")
+	assert.NotErrorIs(t, err, driver.ErrUnavailable)
+}
