@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
@@ -38,10 +39,6 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// fewConnections is the number of free connections below which Check warns. One
-// client opens up to that many by default.
-const fewConnections = sqlstore.DefaultConnections
-
 func (s *store) checkSettings(ctx context.Context) []driver.Finding {
 	settings, err := s.settings(ctx)
 	if err != nil {
@@ -55,8 +52,11 @@ func (s *store) checkSettings(ctx context.Context) []driver.Finding {
 	return found
 }
 
-// checkState warns if the server is short of free connections or has replicas.
-// Not every server shows all of these numbers.
+const oldest = `SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, NOW())
+	FROM information_schema.innodb_trx WHERE trx_mysql_thread_id > 0 ORDER BY trx_started LIMIT 1`
+
+// checkState makes the checks of package sqlstore, and warns if the server has
+// replicas. Not every server shows all of these numbers.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",
@@ -70,12 +70,13 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 			return err
 		})
 	}
-	most, known := state["max_connections"]
-	if left := most - state["Threads_connected"]; known && left < fewConnections {
-		found = append(found, driver.Finding{Level: driver.Warning,
-			Text:   fmt.Sprintf("the server accepts %d more connections", max(left, 0)),
-			Advice: fmt.Sprintf("raise max_connections: each client uses up to %d", sqlstore.DefaultConnections)})
+	left := math.MaxInt
+	if most, known := state["max_connections"]; known {
+		left = most - state["Threads_connected"]
 	}
+	found = s.Pool.Check(s.connector.options.OwnGrace(), left, func(row func(func(...any) error) error) error {
+		return s.query(ctx, oldest, row)
+	})
 	if state["Slaves_connected"] > 0 {
 		found = append(found, driver.Finding{Level: driver.Warning,
 			Text:   "the server has replicas: if one is promoted while this server still answers its clients, a lock may have two holders",
@@ -84,10 +85,7 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	return found
 }
 
-// mostToken is the greatest token that fits into a node name.
-const mostToken int64 = 1e18 - 1
-
-// checkSequences checks how close the highest token is to mostToken. Tokens
+// checkSequences checks how close the highest token is to sqlstore.MostToken. Tokens
 // are the server's clock in microseconds, unless the clock was once set ahead.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
@@ -97,11 +95,11 @@ func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	switch {
 	case err != nil:
 		f.Level, f.Text, f.Advice = driver.Unknown, err.Error(), "try again when the server is less busy"
-	case last > mostToken-mostToken/10:
-		f.Level, f.Text = driver.Warning, fmt.Sprintf("a token of %d is used, of at most %d", last, mostToken)
+	case last > sqlstore.MostToken-sqlstore.MostToken/10:
+		f.Level, f.Text = driver.Warning, fmt.Sprintf("a token of %d is used, of at most %d", last, sqlstore.MostToken)
 		f.Advice = "use another database for all clients"
 	default:
-		f.Text = fmt.Sprintf("room for %d more nodes", mostToken-last)
+		f.Text = fmt.Sprintf("room for %d more nodes", sqlstore.MostToken-last)
 	}
 	return f
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
@@ -60,6 +61,13 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Problem, "binlog_format STATEMENT", "change the setting")
 	server.SQL(t, "", "SET GLOBAL binlog_format = 'ROW', GLOBAL read_only = 1")
 	checked(t, server.DSN(database, "session_timeout=10s")).Has(t, driver.Problem, "read_only ON", "the primary of this replica")
+}
+
+func TestCheckOfOtherClients(t *testing.T) {
+	server := mysqltest.Start(t)
+	database := server.Database()
+	sqltest.CheckOfOthers(t, Driver{}, func(params ...string) string { return server.DSN(database, params...) }, openDB(t, server, database),
+		"START TRANSACTION WITH CONSISTENT SNAPSHOT", "SELECT CONNECTION_ID()")
 }
 
 func TestCheckOfAReplica(t *testing.T) {

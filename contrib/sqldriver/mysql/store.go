@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -310,11 +309,8 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 	if status == "wait" {
 		b.Wait, b.Rest = time.Duration(wait)*time.Microsecond, time.Duration(rest)*time.Microsecond
 	}
-	if own := max(o.Grace, timeout); err == nil && own < longest {
-		s.connector.graces.Do(func() {
-			slog.Default().WarnContext(ctx, "mysql: other clients of the database have a longer grace: give all clients the same parameter grace, "+
-				"at least their longest session_timeout", "own", own, "longest", longest)
-		})
+	if err == nil {
+		s.Graced(ctx, "mysql", &s.connector.graces, o.OwnGrace(), longest)
 	}
 	return b, err
 }

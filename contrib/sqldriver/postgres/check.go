@@ -45,10 +45,6 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// fewConnections is the number of free connections below which Check warns. One
-// client opens up to that many by default.
-const fewConnections = sqlstore.DefaultConnections
-
 // serverSettings holds the columns selected by texts.settings.
 type serverSettings struct {
 	version, fsync, fullPages, synchronous, commit string
@@ -65,6 +61,9 @@ func (s *store) checkServer(ctx context.Context) []driver.Finding {
 			Advice: "make sure that fsync and full_page_writes are on"}}
 	}
 	found := append(v.weaknesses(), s.checkNotices(ctx)...)
+	found = append(found, s.Pool.Check(s.connector.options.OwnGrace(), v.connections, func(row func(func(...any) error) error) error {
+		return s.query(ctx, s.texts.oldest, nil, row)
+	})...)
 	if len(found) == 0 {
 		found = []driver.Finding{{Text: fmt.Sprintf("PostgreSQL %s, with %d free connections", v.version, v.connections)}}
 	}
@@ -83,15 +82,9 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	if v.fullPages != "on" {
 		warn("the server has full_page_writes "+v.fullPages+": if its machine fails, tables may be damaged", "set full_page_writes=on")
 	}
-	switch {
-	case v.standbys == 0:
-	case v.synchronous == "":
+	if v.standbys > 0 && v.synchronous == "" {
 		warn("the server has asynchronous standbys: if one is promoted while this server still answers its clients, a lock may have two holders",
 			"let synchronous_standby_names wait for all standbys, or stop this server before another one is promoted")
-	}
-	if v.connections < fewConnections {
-		warn(fmt.Sprintf("the server accepts %d more connections", max(v.connections, 0)),
-			fmt.Sprintf("raise max_connections: each client uses up to %d", sqlstore.DefaultConnections))
 	}
 	return found
 }
@@ -111,10 +104,7 @@ func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 		Advice: "let the proxy pool sessions, or connect to the server itself; or set notify=false to skip the attempt"}}
 }
 
-// mostToken is the greatest token that fits into a node name.
-const mostToken int64 = 1e18 - 1
-
-// checkSequences checks how close the schema's counter is to mostToken.
+// checkSequences checks how close the schema's counter is to sqlstore.MostToken.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	least := int64(math.MaxInt64)
 	var worst string
@@ -125,7 +115,7 @@ func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 			var most int64
 			err := scan(&name, &last, &most)
 			if name == "counter" {
-				most = min(most, mostToken)
+				most = min(most, sqlstore.MostToken)
 			}
 			if left := most - last.Int64; left < least {
 				least, worst = left, name
@@ -138,7 +128,7 @@ func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	case worst == "":
 		f.Level, f.Text = driver.Unknown, "the schema shows no sequence"
 		f.Advice = "let an operator look at pg_sequences"
-	case least < mostToken/10:
+	case least < sqlstore.MostToken/10:
 		f.Level, f.Text = driver.Warning, fmt.Sprintf("the sequence %s.%s has room for %d more values", s.connector.options.schema, worst, least)
 		f.Advice = "use another schema for all clients"
 	default:

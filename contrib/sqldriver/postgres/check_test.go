@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"database/sql"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -46,18 +48,26 @@ func TestCheckOfUsersAndRights(t *testing.T) {
 }
 
 func TestCheckOfSettingsOfTheServer(t *testing.T) {
-	found := serverSettings{version: "17", fsync: "off", fullPages: "off", standbys: 1, connections: 3}.weaknesses()
-	for text, advice := range map[string]string{"fsync off": "fsync=on", "full_page_writes off": "full_page_writes=on", "asynchronous standbys": "synchronous_standby_names", "3 more connections": "max_connections"} {
+	found := serverSettings{version: "17", fsync: "off", fullPages: "off", standbys: 1}.weaknesses()
+	for text, advice := range map[string]string{"fsync off": "fsync=on", "full_page_writes off": "full_page_writes=on", "asynchronous standbys": "synchronous_standby_names"} {
 		doctortest.Findings(found).Has(t, driver.Warning, text, advice)
 	}
 	for _, s := range []serverSettings{
-		{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local", connections: 100}, // heartbeats wait nevertheless
-		{fsync: "on", fullPages: "on", commit: "on", connections: 100},
+		{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local"}, // heartbeats wait nevertheless
+		{fsync: "on", fullPages: "on", commit: "on"},
 	} {
 		if found := s.weaknesses(); len(found) > 0 {
 			t.Errorf("%v", found)
 		}
 	}
+}
+
+func TestCheckOfOtherClients(t *testing.T) {
+	server := pgtest.Start(t)
+	db, err := sql.Open("pgx", server.DSN())
+	require.NoError(t, err)
+	defer db.Close()
+	sqltest.CheckOfOthers(t, Driver{}, server.DSN, db, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1", "SELECT pg_backend_pid()")
 }
 
 func TestCheckOfAWeakServer(t *testing.T) {

@@ -113,7 +113,7 @@ func urlOf(text string) string {
 // true, the error omits the name, because it may be part of a password with an
 // unescaped question mark or ampersand.
 func unknownParameter(name string, hidden bool) error {
-	if ofLibpq[name] {
+	if ofLibpq.MatchString(name) {
 		return fmt.Errorf("postgres: dsn: parameter %q is of libpq, and pgx does not know it: leave it out", name)
 	}
 	if hidden {
@@ -155,12 +155,8 @@ var pgxParameters = map[string]bool{
 }
 
 // ofLibpq are parameters that libpq has, and pgx would take for the server's.
-var ofLibpq = map[string]bool{
-	"keepalives": true, "keepalives_idle": true, "keepalives_interval": true, "keepalives_count": true, "tcp_user_timeout": true,
-	"gssencmode": true, "gsslib": true, "gssdelegation": true, "sslcompression": true, "sslcrl": true, "sslcrldir": true,
-	"ssl_min_protocol_version": true, "ssl_max_protocol_version": true, "hostaddr": true, "requirepeer": true,
-	"fallback_application_name": true, "load_balance_hosts": true, "replication": true,
-}
+var ofLibpq = regexp.MustCompile(`^(keepalives(_idle|_interval|_count)?|tcp_user_timeout|gss(encmode|lib|delegation)|sslcompression|sslcrl(dir)?|` +
+	`ssl_m(in|ax)_protocol_version|hostaddr|requirepeer|fallback_application_name|load_balance_hosts|replication)$`)
 
 func (o *options) parameters() dsn.Parameters {
 	p := dsn.Parameters{

@@ -68,17 +68,9 @@ func markError(ctx context.Context, err error) error {
 // Others may come from a procedure after its commit, when it waits for the disk,
 // so they leave the outcome unknown.
 var unchanged = []string{
-	"0A000", // see the function prepare in the schema
-	"23",    // a constraint
-	"25",    // the server is a standby
-	"26",    // a proxy has lost a prepared statement
-	"2D",    // the program has left the connection in a transaction
-	"3F000", // the schema is missing
-	"40",
-	"42",
-	"54000",
-	"55P03",
-	"P0", // of a trigger that others have added
+	"25", "26", "2D", // the server, or the connection, is in the wrong state
+	"3F000", "42", // something is missing or denied
+	"23", "40", "54000", "55P03", "0A000", "P0",
 }
 
 // markServerError classifies an error sent by the server. After severity FATAL

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"regexp"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,7 @@ func newStore(c *connector) *store {
 
 // texts holds the SQL statements of the driver for one schema.
 type texts struct {
-	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, sequences string
+	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, oldest, sequences string
 }
 
 // operator matches the operators in the statements, which newTexts qualifies.
@@ -93,9 +92,11 @@ func newTexts(schema string) *texts {
 			(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication),
 			pg_catalog.current_setting('max_connections')::int - pg_catalog.current_setting('superuser_reserved_connections')::int -
 				(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')`,
+		oldest: `SELECT pid, extract(epoch FROM pg_catalog.clock_timestamp() - xact_start)::bigint FROM pg_catalog.pg_stat_activity
+			WHERE backend_type = 'client backend' AND backend_xmin IS NOT NULL ORDER BY xact_start LIMIT 1`,
 		sequences: `SELECT sequencename::pg_catalog.text, last_value, max_value FROM pg_catalog.pg_sequences WHERE schemaname = $1`,
 	}
-	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.look, &t.read, &t.value, &t.walk, &t.settings, &t.sequences} {
+	for _, text := range []*string{&t.version, &t.begin, &t.beat, &t.expire, &t.tidy, &t.end, &t.append, &t.remove, &t.removeAny, &t.replace, &t.setValue, &t.cancel, &t.look, &t.read, &t.value, &t.walk, &t.settings, &t.oldest, &t.sequences} {
 		*text = operator.ReplaceAllString(inSchema(*text, schema), " OPERATOR(pg_catalog.$1) ")
 	}
 	return t
@@ -105,15 +106,13 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 	return s.answer(ctx, func() error { return s.send(ctx, text, args, row) })
 }
 
-var errUnconfirmed = errors.New("the wait for a standby was cancelled")
-
 // answer returns the error of a request. Success counts as no answer if any
 // commit of the session was not confirmed meanwhile.
 func (s *store) answer(ctx context.Context, request func() error) error {
 	before := s.unconfirmed.Load()
 	err := request()
 	if err == nil && s.unconfirmed.Load() != before {
-		err = errUnconfirmed
+		err = errors.New("the wait for a standby was cancelled")
 	}
 	return markError(ctx, err)
 }
@@ -238,11 +237,8 @@ func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Beg
 	})
 	b.Wait, b.Rest = time.Duration(wait)*time.Millisecond, time.Duration(rest)*time.Millisecond
 	longest := time.Duration(grace) * time.Millisecond
-	if own := max(o.Grace, timeout); err == nil && own < longest {
-		s.connector.graces.Do(func() {
-			slog.Default().WarnContext(ctx, "postgres: other clients of the schema have a longer grace: give all clients the same parameter grace, "+
-				"at least their longest session_timeout", "own", own, "longest", longest)
-		})
+	if err == nil {
+		s.Graced(ctx, "postgres", &s.connector.graces, o.OwnGrace(), longest)
 	}
 	return b, err
 }

@@ -25,12 +25,13 @@ const (
 // Pool holds the connections of one session. They are either borrowed from the
 // program's *sql.DB or opened by the session.
 type Pool struct {
-	shared *sql.DB // nil if the session opens its own connections
-	open   func() (db *sql.DB, end func(), err error)
-	size   int
-	idle   time.Duration // after which the session's own connections are closed
-	silent time.Duration // how long a connection may take to answer a ping
-	Host   session.Host  // set by Start
+	shared  *sql.DB // nil if the session opens its own connections
+	open    func() (db *sql.DB, end func(), err error)
+	size    int
+	idle    time.Duration // after which the session's own connections are closed
+	silent  time.Duration // how long a connection may take to answer a ping
+	Host    session.Host  // set by Start
+	longest time.Duration // set by Graced
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close

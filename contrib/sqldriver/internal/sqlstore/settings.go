@@ -19,6 +19,9 @@ type Settings struct {
 // Defaults returns the default settings.
 func Defaults() Settings { return Settings{Timeout: 10 * time.Second, Connections: DefaultConnections} }
 
+// OwnGrace returns the grace that counts for the client's sessions.
+func (s *Settings) OwnGrace() time.Duration { return max(s.Grace, s.Timeout) }
+
 // AddTo adds the parameters to p.
 func (s *Settings) AddTo(p dsn.Parameters) {
 	p["session_timeout"] = duration(&s.Timeout)

@@ -1,0 +1,56 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+)
+
+// MostToken is the greatest token that fits into a node name.
+const MostToken int64 = 1e18 - 1
+
+const moreGrace = "give all clients the same parameter grace, at least their longest session_timeout"
+
+// Graced compares the client's own grace with the longest of all sessions, when
+// one has begun. It logs a longer one once, for the driver of the given name.
+func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, longest time.Duration) {
+	if p.longest = longest; own < longest {
+		once.Do(func() {
+			slog.Default().WarnContext(ctx, name+": other clients of the database have a longer grace: "+moreGrace, "own", own, "longest", longest)
+		})
+	}
+}
+
+// LongOpen is the age of a transaction from which on Check warns. Only tests
+// change it.
+var LongOpen = time.Minute
+
+// Check returns the findings that the drivers have in common. The argument own
+// is the client's own grace, and left the number of free connections. The
+// function oldest reads the connection whose transaction has been open for the
+// longest time, and the seconds. It fails if the user may not see that.
+func (p *Pool) Check(own time.Duration, left int, oldest func(row func(scan func(...any) error) error) error) (found []driver.Finding) {
+	warn := func(advice, text string, args ...any) {
+		found = append(found, driver.Finding{Level: driver.Warning, Text: fmt.Sprintf(text, args...), Advice: advice})
+	}
+	if own < p.longest {
+		warn(moreGrace+"; a grace is forgotten with its last session",
+			"a session has a grace of %v: after a fail-over, nobody gets a lock for that long", p.longest)
+	}
+	if left < DefaultConnections {
+		warn(fmt.Sprintf("raise max_connections: each client uses up to %d", DefaultConnections),
+			"the server accepts %d more connections", max(left, 0))
+	}
+	var who int64
+	open := time.Duration(-1)
+	if err := oldest(func(scan func(...any) error) error { return scan(&who, &open) }); err == nil && open*time.Second >= LongOpen {
+		warn("end the transaction; if it is of a backup, take that from a replica",
+			"connection %d has a transaction that has been open for %v: the server keeps all that has changed since, and locks become slower and slower",
+			who, open*time.Second)
+	}
+	return found
+}
