@@ -282,8 +282,8 @@ func account(ctx context.Context, conn *sql.Conn) string {
 	return quote(name[:at]) + "@" + quote(name[at+1:])
 }
 
-// demotions counts how often the server was made a replica since its start. A
-// server that follows another one may lack that server's latest changes.
+// demotions counts how often somebody has made the server a replica since its
+// start, or tried to. A server that has followed another one may lack changes.
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
