@@ -36,8 +36,8 @@ var servers = testenv.Servers[*process]{
 	Close: func(p *process) error { return p.proc.Close() },
 }
 
-// Shared returns the server shared by all tests of a binary. Each test must use its own database (see [Server.Database]) and
-// must not stop the server.
+// Shared returns the server shared by all tests of a binary. Each test must use
+// its own database (see [Server.Database]), and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess(nil) }))
