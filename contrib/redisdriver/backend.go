@@ -28,8 +28,9 @@ type backend struct {
 	id        string
 	secret    string // makes the session's operations unpredictable
 	link      *link
-	received  receipt       // of the latest Begin
-	grace     time.Duration // the longest of all sessions, when this one began
+	received  receipt                   // of the latest Begin
+	grace     time.Duration             // the longest of all sessions, when this one began
+	looked    atomic.Pointer[time.Time] // when the server's settings were checked
 
 	host      session.Host
 	first     *redis.PubSub // the subscription made by Connect
@@ -41,6 +42,11 @@ func (b *backend) eval(ctx context.Context, script *redis.Script, args ...any) (
 }
 
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
+	if time.Since(*b.looked.Load()) >= settingsPause {
+		if err := b.checkSettings(ctx); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			return 0, fmt.Errorf("%w: %w", driver.ErrSessionEnded, err)
+		}
+	}
 	reply, err := b.link.evalConfirmed(ctx, beatScript, b.id, b.timeout.Microseconds())
 	if err != nil {
 		return 0, err

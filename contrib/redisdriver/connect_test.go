@@ -245,11 +245,11 @@ func logged(f func()) string {
 
 func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 	server := redistest.Start(t, redistest.With("user quiet on nopass ~* &* +@all -config"))
-	text := func(login string) string {
-		return logged(func() { require.NoError(t, lockOnce(t, "redis://"+login+server.Addr())) })
+	text := func(at string) string {
+		return logged(func() { require.NoError(t, lockOnce(t, "redis://"+at)) })
 	}
-	require.Empty(t, text(""), "no persistence is needed")
-	require.Contains(t, text("quiet:x@"), "does not show its settings")
+	require.Empty(t, text(server.Addr()), "no persistence is needed")
+	require.Contains(t, text("quiet:x@"+server.Addr()), "does not show its settings")
 
 	c, err := Driver{}.OpenConnector("redis://quiet:x@" + server.Addr() + "?empty_is_new=true")
 	require.NoError(t, err)
@@ -261,6 +261,9 @@ func TestTheDriverLogsWhatTheServerCannotProtect(t *testing.T) {
 		}
 	})
 	require.Equal(t, 1, bytes.Count([]byte(twice), []byte("\n")), "once for a connector")
+
+	at := redistest.StartSentinel(t, "locks", server).Addr() + "?master_name=locks"
+	require.Contains(t, text(at), "set the parameter replicas to half the number")
 }
 
 func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
@@ -272,6 +275,18 @@ func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
 	require.NotErrorIs(t, err, dlock.ErrUnavailable)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
 	require.NoError(t, lockOnce(t, "redis://"+server.Addr()))
+
+	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true&" + longTimeout)
+	require.NoError(t, err)
+	session, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	defer session.Close()
+	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	_, err = c.Connect(t.Context())
+	require.ErrorContains(t, err, "allkeys-lru", "each session checks the settings")
+	require.NoError(t, beat(t.Context(), session), "less than a minute later")
+	inside(session).looked.Store(new(time.Time))
+	require.ErrorIs(t, beat(t.Context(), session), driver.ErrSessionEnded)
 }
 
 // Callers may use all connections that pool_size permits.

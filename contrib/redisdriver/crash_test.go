@@ -66,22 +66,49 @@ func portOf(s *redistest.Server) string {
 	return u.Port()
 }
 
-func TestSentinelLeadsToTheNewMaster(t *testing.T) {
+// sentinelConnectors calls run with each way to name a Sentinel.
+func sentinelConnectors(t *testing.T, timeout time.Duration, run func(t *testing.T, open func(sentinel string) (driver.Connector, error))) {
 	for name, open := range map[string]func(sentinel string) (driver.Connector, error){
 		"data source name": func(sentinel string) (driver.Connector, error) {
-			return Driver{}.OpenConnector("redis://127.0.0.1:1?addr=" + sentinel + "&empty_is_new=true&master_name=locks&session_timeout=60s")
+			return Driver{}.OpenConnector("redis://127.0.0.1:1?addr=" + sentinel + "&empty_is_new=true&master_name=locks&session_timeout=" + timeout.String())
 		},
 		"client": func(sentinel string) (driver.Connector, error) {
 			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "locks", SentinelAddrs: []string{"127.0.0.1:1", sentinel}})
 			t.Cleanup(func() { client.Close() })
-			return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: time.Minute})
+			return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: timeout})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sentinelLeadsToTheNewMaster(t, open)
+			run(t, open)
 		})
 	}
+}
+
+func TestSentinelLeadsToTheNewMaster(t *testing.T) {
+	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
+}
+
+// After a planned fail-over, the old master accepts heartbeats until Sentinel
+// makes it a replica, which may take longer than the grace.
+func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
+	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
+		master, next := redistest.Start(t), redistest.Start(t)
+		sentinel := redistest.StartSentinel(t, "locks", master)
+		c, err := open(sentinel.Addr())
+		require.NoError(t, err)
+		session, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		defer session.Close()
+		sentinel.Do("SENTINEL", "REMOVE", "locks")
+		sentinel.Do("SENTINEL", "MONITOR", "locks", "127.0.0.1", portOf(next), "1")
+		select {
+		case <-session.Done():
+			require.ErrorContains(t, session.Err(), "the store does not know the session any more")
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "the session has stayed with the old master")
+		}
+	})
 }
 
 func sentinelLeadsToTheNewMaster(t *testing.T, open func(sentinel string) (driver.Connector, error)) {

@@ -26,7 +26,7 @@
 //     timeout or more. Clients' clocks may differ from it.
 //   - maxmemory-policy is noeviction or begins with volatile. With an allkeys
 //     policy and a limit on memory, Redis removes locks that are held, so
-//     Connect fails.
+//     Connect fails, and a session that sees it ends.
 //   - replica-read-only is on, or a replica might take a release.
 //   - No key of the namespace is restored from an older copy while the server
 //     runs, and no other program writes to one. A program that may only publish
@@ -69,7 +69,7 @@
 // and the addr parameters name Sentinels, and the user and password before the
 // host are theirs; username and password are the master's:
 //
-//	redis://sentinel1:26379?addr=sentinel2:26379&master_name=locks&password=secret
+//	redis://sentinel1:26379?addr=sentinel2:26379&master_name=locks&password=secret&replicas=1
 //
 // # Errors
 //
@@ -86,9 +86,10 @@
 // node in the queue, as a writer does; a reader behind a reader takes one more.
 // pool_size limits the calls that a session may have in flight. Heartbeats and
 // other background requests never wait for them, so a session has at most
-// pool_size + 7 connections, and usually three. Addresses are tried in turn, and
-// share dial_timeout. A replica refuses the driver's requests, and the driver
-// tries the next address.
+// pool_size + 7 connections, and usually three. It asks Sentinels for the master
+// four times in a session timeout. Addresses are tried in turn, and share
+// dial_timeout. A replica refuses the driver's requests, and the driver tries
+// the next address.
 //
 // # The scripts
 //

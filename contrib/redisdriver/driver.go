@@ -33,15 +33,14 @@ type connector struct {
 	settings *settings
 	quiet    bool // do not log warnings
 
-	mu     sync.Mutex
-	told   map[string]bool // keys of the messages that tellOnce has logged
-	warned bool            // whether the server's settings have been checked, and warned of
-	addrs  []string        // in the order that the next Connect tries them
+	mu    sync.Mutex
+	told  map[string]bool // keys of the messages that tellOnce has logged
+	addrs []string        // in the order that the next Connect tries them
 }
 
-// Connect begins a session. The first call also checks the server's settings.
-// It fails if the server may evict locks, and logs a warning if the server does
-// not show its settings.
+// Connect begins a session. It fails if the server may evict locks, and logs a
+// warning if the server does not show its settings. About once a minute, a
+// session looks at them again, and ends if the server may evict locks.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	b := &backend{settings: c.settings, connector: c, id: strings.ToLower(rand.Text()[:16]), secret: rand.Text(), link: newLink(c.settings)}
 	c.mu.Lock()

@@ -159,7 +159,6 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.(*connector).warned = true
 	made, err := c.Connect(ctx)
 	if err == nil {
 		s.mu.Lock()

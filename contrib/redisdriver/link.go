@@ -15,6 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // link manages a session's connections to the server. Closing the link closes
@@ -34,6 +36,7 @@ type link struct {
 	addrs  []string // servers or Sentinels, in the order to try them
 	server string   // address most recently connected to
 	moved  string   // address in a MOVED reply, or empty
+	master string   // address of the master that the Sentinels named last
 
 	// pending describes what the latest dial is waiting for. Timeout errors
 	// quote it. It is empty before the first dial.
@@ -306,6 +309,7 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 			l.prefer(addr)
 			if addr == failoverAddr {
 				addr = conn.RemoteAddr().String()
+				l.turnTo(addr)
 			}
 			return conn, addr, nil
 		}
@@ -340,6 +344,9 @@ func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 func (l *link) candidates(ctx context.Context) ([]string, error) {
 	if l.settings.sentinel != nil {
 		addr, err := l.askSentinels(ctx)
+		if err == nil {
+			l.turnTo(addr)
+		}
 		return []string{addr}, err
 	}
 	l.mu.Lock()
@@ -390,9 +397,49 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	return secure, nil
 }
 
+// sentinels reports whether Sentinels name the master.
+func (l *link) sentinels() bool {
+	return l.settings.sentinel != nil || l.settings.dialer != nil && l.settings.addrs[0] == failoverAddr
+}
+
+// followSentinels turns to the master that the Sentinels name, until ctx ends.
+// After a planned fail-over, the old master answers its clients for seconds.
+// Its sessions have to end before the new master's grace does. If no Sentinel
+// answers, the heartbeats decide.
+func (l *link) followSentinels(ctx context.Context) {
+	probe := newLink(l.settings) // no request of l waits for it
+	defer probe.close()
+	for session.Sleep(ctx, l.settings.timeout/4) {
+		limited, cancel := context.WithTimeout(ctx, l.settings.timeout/4)
+		addr, err := probe.askSentinels(limited)
+		cancel()
+		if err == nil {
+			l.turnTo(addr)
+		}
+	}
+}
+
+// turnTo closes the connections with another master than the one at addr.
+func (l *link) turnTo(addr string) {
+	l.mu.Lock()
+	before := l.master
+	l.master = addr
+	l.mu.Unlock()
+	if before != "" && before != addr {
+		l.drop()
+	}
+}
+
 // askSentinels asks one Sentinel after another for the master's address. It
 // leaves some of the time in ctx for connecting to the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
+	if l.settings.sentinel == nil { // the client's dialer asks them
+		conn, addr, err := l.dial(ctx, "tcp")
+		if err == nil {
+			_ = conn.Close()
+		}
+		return addr, err
+	}
 	failed := fmt.Errorf("no Sentinel knows the master %q", l.settings.sentinel.master)
 	passing := false
 	addrs := l.order()

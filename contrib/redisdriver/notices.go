@@ -15,6 +15,9 @@ import (
 func (b *backend) Start(h session.Host) {
 	b.host = h
 	h.Go(func(ctx context.Context) { b.listen(ctx, b.first) })
+	if b.link.sentinels() {
+		h.Go(b.link.followSentinels)
+	}
 }
 
 func (b *backend) Listening(string, bool) bool { return b.listening.Load() }

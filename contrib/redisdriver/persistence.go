@@ -3,8 +3,8 @@ package redisdriver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,15 +12,8 @@ import (
 )
 
 // checkServer fails if the server may evict locks that are held, is unreachable
-// or rejects this client. Once per connector, it logs a warning if the server
-// does not show its settings.
+// or rejects this client.
 func (c *connector) checkServer(ctx context.Context, b *backend) error {
-	c.mu.Lock()
-	warned := c.warned
-	c.mu.Unlock()
-	if warned {
-		return nil
-	}
 	l := b.link
 	// Run a script first, because it follows redirects to the master, whose
 	// settings are the ones that matter. The script has no effect: the
@@ -31,29 +24,36 @@ func (c *connector) checkServer(ctx context.Context, b *backend) error {
 		}
 		return err
 	}
-	config, err := do(ctx, l, func(c *redis.Client) (map[string]string, error) {
+	if l.settings.replicas == 0 && l.sentinels() {
+		c.tellOnce(ctx, "sentinel", "redisdriver: a lock may have two holders after a fail-over by Sentinel, because no replica confirms heartbeats: "+
+			"set the parameter replicas to half the number of replicas at least")
+	}
+	return b.checkSettings(ctx)
+}
+
+// checkSettings fails if the server may evict locks that are held. Once per
+// connector, it logs a warning if the server does not show its settings.
+func (b *backend) checkSettings(ctx context.Context) error {
+	now := time.Now()
+	b.looked.Store(&now)
+	config, err := do(ctx, b.link, func(c *redis.Client) (map[string]string, error) {
 		return configuration(ctx, c)
 	})
 	if err != nil && !permanent(err) {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.warned {
-		return nil
-	}
-	if c.quiet {
-		return nil
-	}
 	for _, f := range weaknesses(config, err) {
-		if f.Level == driver.Problem {
+		if f.Level == driver.Problem && !b.connector.quiet {
 			return fmt.Errorf("%s: %s", f.Text, f.Advice)
 		}
-		slog.Default().WarnContext(ctx, "redisdriver: "+f.Text, "server", l.address(), "namespace", c.settings.namespace)
+		b.connector.tellOnce(ctx, "settings", "redisdriver: "+f.Text, "server", b.link.address())
 	}
-	c.warned = true
 	return nil
 }
+
+// settingsPause is the time after which a heartbeat checks the settings again,
+// because an operator may have changed them.
+const settingsPause = time.Minute
 
 // weaknesses returns findings about settings with which the server may lose
 // data unnoticed. err is the error from reading the settings, or nil.
