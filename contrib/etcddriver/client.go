@@ -64,7 +64,7 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 		s.prefix = options.Prefix
 	}
 	s.tls, s.tlsConfig = options.TLS != nil, options.TLS
-	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen)}
+	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen), conns: new(conns)}
 	if _, err := c.following(); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *connector) following() (*connector, error) {
 	if len(s.endpoints) == 0 {
 		return nil, errors.New("etcddriver: the client has no endpoints")
 	}
-	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted, seen: c.seen}, nil
+	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted, seen: c.seen, conns: c.conns}, nil
 }
 
 // lacksTLS reports whether the existing client uses TLS although Options.TLS

@@ -70,7 +70,9 @@
 // A session has one connection to each server in the data source name, for all
 // requests, watches and heartbeats. A server needs one file descriptor per
 // session. Requests are distributed over the servers in turn. A server that
-// leaves a request unanswered is avoided for a minute if another one answers.
+// leaves a request unanswered gets a new connection, at the next address of its
+// host if there are several, and is avoided for a minute if another one answers.
+// So is a learner. Connections ignore HTTPS_PROXY.
 //
 // # Permissions
 //

@@ -61,7 +61,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen)}, nil
+	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen), conns: new(conns)}, nil
 }
 
 type connector struct {
@@ -70,7 +70,10 @@ type connector struct {
 	// dial holds additional gRPC options, with which tests inject faults.
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
-	seen    *seen        // each session has its own
+
+	// Each session has its own.
+	seen  *seen
+	conns *conns
 }
 
 // Connect creates a lease and a client for it.
@@ -79,7 +82,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen)}
+	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen), new(conns)}
 	client, err := c.client(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, err)
@@ -193,7 +196,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
-	return append(balanced(), pauses, grpc.WithChainUnaryInterceptor(c.intercept),
+	return append(balanced(), pauses, grpc.WithContextDialer(c.connect), grpc.WithChainUnaryInterceptor(c.intercept),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 }
 
@@ -210,11 +213,12 @@ func (c *connector) intercept(
 ) error {
 	opts = append(opts, grpc.WaitForReady(false))
 	return c.askAnother(ctx, request, func(ctx context.Context) error {
-		before := c.seen.revision.Load()
+		before, sent := c.seen.revision.Load(), time.Now()
 		err := c.logIn(ctx, reply, invoke(ctx, method, request, reply, conn, opts...))
 		if err == nil {
 			err = c.seen.check(before, reply)
 		}
+		c.conns.closeSilent(ctx, sent)
 		// The client library would repeat a request, which may have reached
 		// etcd, if a proxy answers so while ctx is still alive.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
@@ -224,23 +228,34 @@ func (c *connector) intercept(
 	})
 }
 
-// askAnother retries a request at other servers if one does not answer in time.
-// It does so only for the kinds of requests that begin a session, because
-// others may not be safe to repeat.
+// askAnother retries a request at other servers if one refuses it as a learner,
+// perhaps before others are connected, or, provided that it is safe to repeat,
+// does not answer in time. If there is only one server, closeSilent has closed
+// the connection meanwhile.
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
+	safe := false
 	switch request.(type) {
-	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
-		for range len(c.settings.endpoints) - 1 {
-			limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
-			err := send(limited)
-			late := limited.Err() != nil || outOfTime(err)
-			cancel()
-			if err == nil || !late || ctx.Err() != nil {
-				return err
+	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest, *pb.LeaseRevokeRequest:
+		safe = true
+	}
+	ask := func(ctx context.Context) (err error) {
+		for range 100 {
+			if err = send(ctx); !byLearner(err) || !session.Sleep(ctx, 20*time.Millisecond) {
+				break
 			}
 		}
+		return err
 	}
-	return send(ctx)
+	for range max(1, len(c.settings.endpoints)-1) {
+		limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
+		err := ask(limited)
+		late := err != nil && limited.Err() != nil || outOfTime(err)
+		cancel()
+		if !safe || !late || ctx.Err() != nil {
+			return err
+		}
+	}
+	return ask(ctx)
 }
 
 // logIn logs in with a fresh client if err says that the authentication token is

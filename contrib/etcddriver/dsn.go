@@ -1,10 +1,13 @@
 package etcddriver
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -23,6 +26,9 @@ type settings struct {
 	tls       bool
 	files     dsn.TLS
 	tlsConfig *tls.Config // from Driver.TLS
+
+	lookup func(ctx context.Context, host string) (addrs []string, err error)
+	turns  *atomic.Int64 // dials of hosts that have several addresses
 }
 
 const (
@@ -43,7 +49,8 @@ func parseDSN(text string) (*settings, error) {
 }
 
 func newSettings() *settings {
-	return &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" }}
+	return &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" },
+		lookup: net.DefaultResolver.LookupHost, turns: new(atomic.Int64)}
 }
 
 func (s *settings) setTimeout(v string) error {

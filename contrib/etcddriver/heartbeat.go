@@ -19,8 +19,10 @@ import (
 // handled the keep-alive while there was no newer leader. A leader elected
 // later restarts every lease.
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
+	sent := time.Now()
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := b.beats.send(ctx, b.client, b.id)
+		b.conns.closeSilent(ctx, sent)
 		if err != nil {
 			return 0, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,6 +238,64 @@ func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
 	}
 	require.NoError(t, s.Err())
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+}
+
+// A learner refuses all requests that a session makes.
+func TestALearnerAmongTheServersIsPassedOver(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	learner := server.Learner(t)
+	for range 4 { // round robin, so the learner is the first to be asked for something
+		s := connectTo(t, "etcd://"+learner.Addr()+","+server.Addr()+"/locks?"+longSession)
+		ahead, _, w := pair(t, s, "q")
+		require.NoError(t, s.Delete(within(t), "q", ahead.Place, driver.Changed))
+		ended(t, w)
+		eventually(t, func() bool { return beat(within(t), s) == nil })
+		require.NoError(t, s.Close())
+	}
+	c, err := Driver{}.OpenConnector("etcd://" + learner.Addr() + "/locks")
+	require.NoError(t, err)
+	_, err = c.Connect(within(t))
+	require.ErrorContains(t, err, "learner")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+// A load balancer may keep a connection open whose server has gone. Only a new
+// connection leads to another server.
+func TestASilentConnectionIsReplacedInTime(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	gone := testenv.NewProxy(t, server.Addr(), nil)
+	balancer := testenv.NewProxy(t, gone.Addr(), nil)
+	s := connectTo(t, "etcd://"+balancer.Addr()+"/"+server.Prefix()+"?session_timeout=10s")
+	gone.Cut()
+	defer gone.Heal()
+	balancer.Retarget(server.Addr())
+	eventually(t, func() bool { _, err := s.List(within(t), "q"); return err == nil || s.Err() != nil })
+	require.NoError(t, s.Err())
+}
+
+func TestEachAddressOfAHostIsTried(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Shared(t)
+	port := testenv.NewProxy(t, server.Addr(), nil).Port()
+	silent, err := net.Listen("tcp", net.JoinHostPort("::1", port))
+	if err != nil {
+		t.Skip("the machine has no IPv6: ", err)
+	}
+	defer silent.Close()
+	c, err := Driver{}.OpenConnector("etcd://etcd.example:" + port + "/" + server.Prefix() + "?" + longSession)
+	require.NoError(t, err)
+	c.(*connector).settings.lookup = func(context.Context, string) ([]string, error) {
+		return []string{"::1", "127.0.0.1"}, nil
+	}
+	for range 2 { // the first may meet only the silent server
+		s, failed := c.Connect(within(t))
+		if err = failed; err == nil {
+			require.NoError(t, s.Close())
+		}
+	}
+	require.NoError(t, err)
 }
 
 // The session timeout of an hour must not make requests wait for minutes.

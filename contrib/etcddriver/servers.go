@@ -1,10 +1,14 @@
 package etcddriver
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"net"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/roundrobin"
@@ -14,7 +18,7 @@ import (
 func init() { balancer.Register(answering{}) }
 
 // answering is a gRPC balancer that does round robin but avoids unresponsive
-// servers. Plain round robin would keep sending requests to a hung server,
+// servers, and learners. Plain round robin would keep sending requests to a hung server,
 // because the connection to it stays open.
 type answering struct{}
 
@@ -41,7 +45,7 @@ const (
 )
 
 // silentFor is how long a client avoids a server that has left a request
-// unanswered.
+// unanswered, or that is a learner.
 const silentFor = time.Minute
 
 // servers tracks which servers of a client are unresponsive.
@@ -98,12 +102,89 @@ func (s *servers) done(server balancer.SubConn, method string, done balancer.Don
 	c := code(done.Err)
 	givenUp := c == codes.Canceled || c == codes.DeadlineExceeded
 	switch {
-	case method == watchMethod:
-	case givenUp && (!done.BytesReceived || method == keepAliveMethod), outOfTime(done.Err):
+	case method == watchMethod && !byLearner(done.Err):
+	case byLearner(done.Err), givenUp && (!done.BytesReceived || method == keepAliveMethod), outOfTime(done.Err):
 		now := time.Now()
 		maps.DeleteFunc(s.silent, func(_ balancer.SubConn, until time.Time) bool { return until.Before(now) })
 		s.silent[server] = now.Add(silentFor)
 	case done.BytesReceived:
 		delete(s.silent, server)
 	}
+}
+
+// byLearner reports whether err is the refusal of a member without a vote. Such
+// a member does nothing, so it is safe to repeat the request at another one.
+func byLearner(err error) bool {
+	return err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
+}
+
+// conns are the open connections of a session, with the time at which each has
+// received its latest data.
+type conns struct {
+	mu   sync.Mutex
+	open map[*conn]time.Time
+}
+
+type conn struct {
+	net.Conn
+	of *conns
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.of.open[c] = time.Now()
+	}
+	return n, err
+}
+
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	delete(c.of.open, c)
+	return err
+}
+
+// closeSilent closes the connections on which nothing has arrived since a
+// request was sent whose time is up. gRPC would wait for more than ten seconds
+// before it made new ones.
+func (cs *conns) closeSilent(ctx context.Context, sent time.Time) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c, heard := range cs.open {
+		if heard.Before(sent) {
+			_ = c.Conn.Close()
+		}
+	}
+}
+
+// connect dials a server. Each call begins with the next address of the host,
+// because the server at an address may accept connections but never answer.
+func (c *connector) connect(ctx context.Context, server string) (net.Conn, error) {
+	first := server
+	host, port, _ := net.SplitHostPort(server)
+	if addrs, _ := c.settings.lookup(ctx, host); len(addrs) > 1 {
+		first = net.JoinHostPort(addrs[int(c.settings.turns.Add(1)-1)%len(addrs)], port)
+	}
+	made, err := (&net.Dialer{Timeout: c.settings.requestTimeout() / 2}).DialContext(ctx, "tcp", first)
+	if err != nil && first != server {
+		made, err = new(net.Dialer).DialContext(ctx, "tcp", server)
+	}
+	if err != nil {
+		return nil, err
+	}
+	known := &conn{made, c.conns}
+	c.conns.mu.Lock()
+	defer c.conns.mu.Unlock()
+	if c.conns.open == nil {
+		c.conns.open = make(map[*conn]time.Time)
+	}
+	c.conns.open[known] = time.Now()
+	return known, nil
 }
