@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
@@ -70,6 +72,7 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 	for _, endpoint := range c.settings.endpoints {
 		limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
 		m, err := client.Status(limited, endpoint)
+		proxy := err == nil && isProxy(limited, client, endpoint)
 		cancel()
 		if err != nil {
 			add(driver.Unknown, "let the operator look at this member (etcdctl endpoint status)", "%s: no status: %v", endpoint, err)
@@ -83,6 +86,10 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 		if m.IsLearner {
 			add(driver.Problem, "promote the member (etcdctl member promote), or leave it out of the data source name",
 				"%s: the member is a learner, which refuses requests", endpoint)
+		}
+		if proxy {
+			add(driver.Problem, "name the members themselves in the data source name",
+				"%s: this looks like an etcd grpc-proxy, through which a lock may have two holders", endpoint)
 		}
 		if m.Leader == 0 {
 			add(driver.Warning, majority, "%s: the member has no leader", endpoint)
@@ -108,6 +115,17 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 		add(driver.OK, "", "%s. Make sure that no member runs with --unsafe-no-fsync, which no client can see", strings.Join(good, "; "))
 	}
 	return found
+}
+
+// isProxy reports whether the server lacks a service that each etcd has, but an
+// etcd grpc-proxy does not pass on.
+func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool {
+	conn, err := client.Dial(endpoint)
+	if err == nil {
+		_, err = healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+		_ = conn.Close()
+	}
+	return status.Code(err) == codes.Unimplemented
 }
 
 // checkHistory returns a finding about the store's current revision, and
