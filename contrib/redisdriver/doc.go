@@ -29,8 +29,9 @@
 //     Connect fails, and a session that sees it ends.
 //   - replica-read-only is on, or a replica might take a release.
 //   - No key of the namespace is restored from an older copy while the server
-//     runs, and no other program writes to one. A program that may only publish
-//     to the channels can wake waiters, but not hand a lock on.
+//     runs, or by SWAPDB after other keys were in use, and no other program
+//     writes to one. A program that may only publish to the channels can wake
+//     waiters, but not hand a lock on.
 //
 // docs/operate/fail-over.md says which events cost all locks, and what the
 // grace is.

@@ -127,6 +127,30 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
+// The data of another database are current, too, but not those of the holder.
+func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
+	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoss(t, "")
+			if other {
+				there := newStore(t, l.server, l.params+"&db=1")
+				there.namespace = l.namespace
+				made, err := there.Connect(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, made.Close())
+			}
+			holder := l.hold()
+			l.server.Do("SWAPDB", "0", "1")
+			if !other {
+				_, err := l.Connect(short(t))
+				require.ErrorContains(t, err, "no lock is granted for another")
+				l.server.Do("SWAPDB", "0", "1")
+			}
+			l.grantsLater(holder)
+		})
+	}
+}
+
 func TestNoTwoHoldersIfAnOldDumpIsRestored(t *testing.T) {
 	l := newLoss(t, "")
 	old, err := l.Connect(t.Context())
@@ -343,7 +367,7 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 // 0 if no attempt has sent one.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
-		if len(c) == 11 && c[1] == openScript.Hash() && c[9] != "" {
+		if len(c) == 12 && c[1] == openScript.Hash() && c[9] != "" {
 			at, err := strconv.Atoi(c[8])
 			require.NoError(t, err)
 			return at

@@ -27,7 +27,8 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 		empty = "1"
 	}
 	sent := time.Now()
-	reply, err := b.link.evalConfirmed(ctx, openScript, b.id, b.timeout.Microseconds(), b.graceTime().Microseconds(), empty, b.received.at, b.received.generation, b.replicas)
+	reply, err := b.link.evalConfirmed(ctx, openScript, b.id, b.timeout.Microseconds(), b.graceTime().Microseconds(), empty,
+		b.received.at, b.received.generation, b.replicas, b.options().DB)
 	if err != nil {
 		return begun, err
 	}

@@ -63,6 +63,8 @@ var planted = []mistakes.Mistake{
 		"rest + grace - known", "tonumber(rest)", "TestALongerGraceProlongsTheOneThatRuns"},
 	{"data that come back count as those of the server", "lua/open.lua",
 		"redis.call('HDEL', gen, 'id')", "redis.call('PING')", "TestASessionFollowsAClusterThatMovesItsKeys"},
+	{"the data of another database count as those of this one", "lua/open.lua",
+		"if stored ~= db then", "if false then", "TestNoTwoHoldersIfDatabasesAreSwapped"},
 	{"a grace outlives its session", "lua/common.lua",
 		"redis.call('ZREM', graces, session)", "redis.call('PING')", "TestTheStrictestParametersCount"},
 	{"a weak session stays weak", "backend.go",

@@ -6,13 +6,19 @@
 -- generation, its grace, what is left of it, the time, and how many replicas must confirm
 -- each attempt and heartbeat.
 --   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
---   the time by which enough replicas had received an attempt, and its generation, and how
---   many replicas the session asks for
+--   the time by which enough replicas had received an attempt, and its generation, how
+--   many replicas the session asks for, and the number of the database
 local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- of the grace that runs
 local grace = math.max(tonumber(ARGV[3]), known, most(graces))
 local confirm = math.max(tonumber(ARGV[7]), tonumber(redis.call('HGET', gen, 'replicas') or 0), most(replicas))
 local begun = current()
 if not generation then return ended end
+local stored = redis.call('HGET', gen, 'db')
+local db = ARGV[8] or stored or '0'
+if stored ~= db then -- SWAPDB may have brought other data
+  redis.call('HDEL', gen, 'id', 'next')
+  begun = false
+end
 if not begun then
   local rest, at = grace, now
   if ARGV[4] == '1' and redis.call('EXISTS', gen, KEYS[1], sessions) == 0 then
@@ -28,11 +34,11 @@ if not begun then
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
     redis.call('HDEL', gen, 'id') -- the data may go back to the server that has this one
-    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm)
+    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm, 'db', db)
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
-  redis.call('HSET', gen, 'id', generation)
+  redis.call('HSET', gen, 'id', generation, 'db', db)
   -- The clock is behind, and the data may lack the sequences of the last minutes.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
