@@ -5,21 +5,27 @@ import (
 	"time"
 )
 
-// beat sends a heartbeat.
+// beat sends a heartbeat, and plans a search for the deadline that it has seen.
+// Another heartbeat that is such a search plans none, or the shortest session
+// would set the pace of all that wait.
 func (s *Session) beat(ctx context.Context) error {
-	next, err := s.store.Beat(ctx)
-	if err == nil {
-		// A server may report success for a heartbeat that was cancelled before
-		// it was replicated.
-		err = ctx.Err()
-	}
+	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
 		select {
 		case s.due <- max(next, time.Millisecond):
 		default: // the next heartbeat tells again
 		}
 	}
-	return s.endIfGone(err)
+	return err
+}
+
+func (s *Session) renew(ctx context.Context) (next time.Duration, err error) {
+	if next, err = s.store.Beat(ctx); err == nil {
+		// A server may report success for a heartbeat that was cancelled before
+		// it was replicated.
+		err = ctx.Err()
+	}
+	return next, s.endIfGone(err)
 }
 
 // expirePause is the interval at which a session that waits searches for expired
@@ -77,7 +83,10 @@ func (s *Session) expireOnce(ctx context.Context) (more bool, err error) {
 	if s.expirer != nil {
 		return s.expirer.Expire(ctx)
 	}
-	return false, s.lease.Do(func() error { return s.beat(ctx) })
+	return false, s.lease.Do(func() error {
+		_, err := s.renew(ctx)
+		return err
+	})
 }
 
 // tidyPause is the time between two runs of a Tidier.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,8 +28,9 @@ type fake struct {
 	// with its error, which after may replace.
 	before, after func(ctx context.Context, what string) error
 
-	deadline time.Time // of another session; zero if there is none
-	ended    time.Time // when that session was ended
+	next     time.Duration // until the deadline of a live session; zero if there is none
+	deadline time.Time     // of another session; zero if there is none
+	ended    time.Time     // when that session was ended
 }
 
 func newFake() *fake { return &fake{queues: make(map[string][]Node), requests: make(map[string]int)} }
@@ -70,7 +72,7 @@ func (f *fake) Begin(ctx context.Context, _ time.Duration) (b Begun, err error) 
 
 func (f *fake) Beat(ctx context.Context) (next time.Duration, err error) {
 	err = f.request(ctx, "beat", func() error {
-		if next = time.Hour; !f.deadline.IsZero() && f.ended.IsZero() {
+		if next = cmp.Or(f.next, time.Hour); !f.deadline.IsZero() && f.ended.IsZero() {
 			next = time.Until(f.deadline)
 		}
 		return nil

@@ -445,6 +445,21 @@ func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	})
 }
 
+func TestAShortSessionDoesNotSetThePaceOfThoseThatWait(t *testing.T) {
+	for _, timeout := range []time.Duration{8 * time.Second, 32 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			f.next = 100 * time.Millisecond
+			s := connect(t, f, timeout)
+			join(t, s, "q")
+			join(t, s, "q")
+			time.Sleep(64 * time.Second)
+			beats := int(8 * 64 * time.Second / timeout)
+			assert.LessOrEqual(t, f.count("beat"), 2*beats+32, "a search for each heartbeat and every two seconds at most")
+		})
+	}
+}
+
 type untidy struct {
 	*fake
 	rows int
