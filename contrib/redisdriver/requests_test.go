@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -193,6 +194,31 @@ func TestEachCallIsOneScript(t *testing.T) {
 	}
 	channels := s.server.Do("PUBSUB", "CHANNELS", s.key("*"))
 	require.Equal(t, []any{s.key("c:" + inside(made).id)}, channels)
+}
+
+// A queue may hold thousands of nodes, whose data are for readers only.
+func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	other, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	data := strings.Repeat("long", 1000)
+	var joined driver.Joined
+	for range 3 {
+		joined, err = other.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-", Data: []byte(data)})
+		require.NoError(t, err)
+	}
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	size := func(script *redis.Script, args ...any) int {
+		reply, err := inside(made).eval(t.Context(), script, args...)
+		require.NoError(t, err)
+		text := fmt.Sprint(reply)
+		require.Contains(t, text, joined.Name)
+		return strings.Count(text, data)
+	}
+	require.Equal(t, 0, size(lookScript, "stock/42", -1))
+	require.Equal(t, 0, size(watchQueueScript, "stock/42"))
+	require.Equal(t, 1, size(createScript, "stock/42", "1-operation", "web-W-", "", "0"), "the predecessor alone, for its proof")
 }
 
 // A periodic check must read only the nodes that the session watches. If each

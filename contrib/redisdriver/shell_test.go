@@ -130,7 +130,7 @@ func TestAShellTakesPart(t *testing.T) {
 	require.Len(t, queue, 2)
 	require.Equal(t, []string{holder.Node(), own}, []string{node(queue[0]), node(queue[1])})
 	rows := sh.operator(showQueue)
-	require.Equal(t, []string{queue[0], strconv.FormatInt(holder.Token(), 10), own + "/shell-1/1/from sh", reply[0]}, rows)
+	require.Equal(t, []string{reply[1], strconv.FormatInt(holder.Token(), 10), own + "/shell-1/1/from sh", reply[0]}, rows)
 
 	require.NoError(t, holder.Unlock())
 	require.Equal(t, own, node(sh.run(shellList)[0]), "the shell holds the lock")

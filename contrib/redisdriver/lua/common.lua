@@ -43,6 +43,15 @@ local function find(queue, name)
   return nil
 end
 
+-- brief shortens the first n members of other sessions to their names, because a queue may
+-- be long.
+local function brief(members, n)
+  for i = 1, n do
+    if not string.find(members[i], '/' .. self .. '/', 1, true) then members[i] = string.match(members[i], '^[^/]*') end
+  end
+  return members
+end
+
 -- owned returns the member of the session's node with that sequence, and its name and
 -- operation.
 local function owned(queue, session, seq)

@@ -1,5 +1,5 @@
 -- create appends a node. It returns the sequence, the members that were in the queue
--- before, and the time.   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
+-- before, of other sessions the last one and the names of the rest, and the time.   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
 if not current() then return ended end
 local deadline = redis.call('ZSCORE', sessions, self)
 if not deadline or tonumber(deadline) <= now then
@@ -36,4 +36,4 @@ end
 if ARGV[6] == '1' and #before > 0 then
   watch(queue, string.match(before[#before], '^[^/]*'), self .. '/' .. name)
 end
-return { seq, before, now }
+return { seq, brief(before, #before - 1), now }

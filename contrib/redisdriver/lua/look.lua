@@ -1,5 +1,5 @@
--- look returns the members of queues, or those for the nodes of the given names. In the
--- latter case, a key of another type, which another program has made, has none.
+-- look returns the members of queues, of other sessions the names only, or the members for
+-- the nodes of the given names. In the latter case, a key of another type, which another program has made, has none.
 -- ARGV: session, for each queue: its name, the number of names or -1 for all nodes, names...
 if not alive() then return ended end
 local found, i = {}, 2
@@ -7,6 +7,7 @@ while ARGV[i] do
   local queue, n, members = ARGV[i], tonumber(ARGV[i + 1]), {}
   if n < 0 then
     members = redis.call('ZRANGE', P .. 'q:' .. queue, 0, -1)
+    brief(members, #members)
   elseif redis.call('TYPE', P .. 'q:' .. queue).ok == 'zset' then
     for j = i + 2, i + 1 + n do members[#members + 1] = find(queue, ARGV[j]) end
   end

@@ -1,5 +1,6 @@
 -- watchqueue makes the store tell the session of the next change of a queue. It returns
--- the members.   ARGV: session, queue
+-- the members as look does.   ARGV: session, queue
 if not alive() then return ended end
 watch(ARGV[2], '', self)
-return redis.call('ZRANGE', P .. 'q:' .. ARGV[2], 0, -1)
+local members = redis.call('ZRANGE', P .. 'q:' .. ARGV[2], 0, -1)
+return brief(members, #members)
