@@ -237,6 +237,19 @@ func next(t *testing.T, w driver.Watch) driver.Cause {
 	}
 }
 
+func TestObserversOfAFreeLockLeaveNothing(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	for _, free := range []bool{true, false} {
+		_, err = made.WatchQueue(t.Context(), "stock/42")
+		require.NoError(t, err)
+		require.Equal(t, free, s.server.Do("PTTL", s.key("w:stock/42")).(int64) > 0)
+		_, err = made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+	}
+}
+
 // The store records which waiters watch a node, and must forget those that give
 // up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
