@@ -18,8 +18,8 @@ import (
 func init() { balancer.Register(answering{}) }
 
 // answering is a gRPC balancer that does round robin but avoids unresponsive
-// servers, and learners. Plain round robin would keep sending requests to a hung server,
-// because the connection to it stays open.
+// servers, and learners. Plain round robin would keep sending requests to a hung
+// server, because the connection to it stays open.
 type answering struct{}
 
 // Name implements [balancer.Builder].

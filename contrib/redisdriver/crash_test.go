@@ -149,6 +149,26 @@ func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Opt
 	return replica, replication
 }
 
+// As when redis-cli --rdb copies the data. The server takes a new replication ID
+// with its first replica, and when it has had none for repl-backlog-ttl.
+func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
+	s := newStore(t, redistest.Start(t, redistest.With("repl-backlog-ttl 1")), longTimeout)
+	made, joined := s.join(t, "stock/42")
+	replid := func() string {
+		_, after, _ := strings.Cut(s.server.Do("INFO", "replication").(string), "master_replid:")
+		return after[:40]
+	}
+	last := replid()
+	changes := func() bool { before := last; last = replid(); return before != last }
+	replica, _ := newReplica(t, s.server)
+	require.True(t, changes())
+	require.NoError(t, beat(t.Context(), made))
+	replica.Kill()
+	require.Eventually(t, changes, 60*time.Second, 10*time.Millisecond)
+	require.NoError(t, beat(t.Context(), made))
+	require.NoError(t, made.Delete(t.Context(), "stock/42", joined.Place, driver.Released))
+}
+
 // While the master is down, a session must not read queues from a replica,
 // whose data may be outdated. Once the master is back, the session must find it
 // again.

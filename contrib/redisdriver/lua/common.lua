@@ -174,9 +174,20 @@ local ended = { err = 'DLOCKENDED the store does not know the session' }
 
 -- current reports whether the data are of the server's generation. If not, the sessions in
 -- them have ended, and open has not begun the generation yet. A server takes a new ID when
--- it starts, and when it becomes a master. The data of a replica may be old. INFO takes
--- longer than the rest of a short script.
+-- it starts, and when it becomes a master, but also when its first replica comes, and when
+-- it has had none for an hour. Its data are the same then if it has never been a replica
+-- since it started. The data of a replica may be old. INFO takes longer than the rest of a
+-- short script.
 local generation
+
+-- unreplaced reports whether the process that began the generation still has its data.
+local function unreplaced(replication)
+  local run = redis.call('HGET', gen, 'run')
+  return run and string.find(replication, 'master_replid2:0+%s')
+    and string.find(redis.call('INFO', 'stats'), 'total_net_repl_input_bytes:0%s')
+    and string.find(redis.call('INFO', 'server'), 'run_id:' .. run, 1, true)
+end
+
 local function current()
   local replication = redis.call('INFO', 'replication')
   if not string.find(replication, 'role:master', 1, true) then
@@ -184,7 +195,11 @@ local function current()
     return false
   end
   generation = string.match(replication, 'master_replid:(%x+)')
-  return redis.call('HGET', gen, 'id') == generation
+  if redis.call('HGET', gen, 'id') == generation then return true end
+  if not unreplaced(replication) then return false end
+  expire() -- begins with a change that needs no memory
+  redis.call('HSET', gen, 'id', generation)
+  return true
 end
 
 -- alive reports whether the store knows the session. It calls expire first.

@@ -16,7 +16,7 @@ if not generation then return ended end
 local stored = redis.call('HGET', gen, 'db')
 local db = ARGV[8] or stored or '0'
 if stored ~= db then -- SWAPDB may have brought other data
-  redis.call('HDEL', gen, 'id', 'next')
+  redis.call('HDEL', gen, 'id', 'run', 'next')
   begun = false
 end
 if not begun then
@@ -33,12 +33,12 @@ if not begun then
   end
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
-    redis.call('HDEL', gen, 'id') -- the data may go back to the server that has this one
+    redis.call('HDEL', gen, 'id', 'run') -- the data may go back to the server that has these
     redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm, 'db', db)
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
-  redis.call('HSET', gen, 'id', generation, 'db', db)
+  redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), 'db', db)
   -- The clock is behind, and the data may lack the sequences of the last minutes.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
