@@ -529,6 +529,40 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
+func TestRepliesOfProxiesAndOfOtherServers(t *testing.T) {
+	for reply, want := range map[string]string{
+		"upstream failure": "", "no upstream host": "", "ERR Connection refused": "", "ERR READONLY You can't write against a read only replica": "",
+		"ERR Error running script: @user_script:8: script tried accessing undeclared key": "lacks scripts that compute the names of keys",
+		"ERR Error compiling script: section (replication) is not supported":              "lacks INFO replication",
+	} {
+		l, err := net.Listen("tcp", testenv.Loopback(0))
+		require.NoError(t, err)
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					for n, err := 1, error(nil); n > 0 && err == nil; { // one command at a time
+						if n, err = conn.Read(make([]byte, 1<<16)); n > 0 {
+							_, _ = conn.Write([]byte("-" + reply + "\r\n"))
+						}
+					}
+				}()
+			}
+		}()
+		c, err := Driver{}.OpenConnector("redis://" + l.Addr().String())
+		require.NoError(t, err)
+		_, err = c.Connect(t.Context())
+		assert.ErrorContains(t, err, reply)
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, want == "", errors.Is(err, driver.ErrUnavailable), "%v", err)
+		l.Close()
+	}
+}
+
 func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	l, err := net.Listen("tcp", testenv.Loopback(0))
 	require.NoError(t, err)

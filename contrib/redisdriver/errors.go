@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -31,17 +32,24 @@ const (
 )
 
 // replied reports whether err is an error reply from Redis whose text begins
-// with word.
+// with word, before which a proxy may put ERR.
 func replied(err error, word string) bool {
 	var reply redis.Error
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), word)
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), word) || strings.HasPrefix(reply.Error(), "ERR "+word))
 }
 
 // passing lists the prefixes of temporary error replies: the server is
 // starting, busy, out of memory or disk space, no longer the master, or moving
-// keys within its cluster.
+// keys within its cluster, or a proxy does not reach it.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
-	replyFull, "ERR Script attempted to access a non local key", "UNKILLABLE", replyCancelled}
+	replyFull, "Script attempted to access a non local key", "UNKILLABLE", replyCancelled,
+	"upstream failure", "no upstream host", "Connection refused"}
+
+// lacking maps parts of error replies to what the server lacks.
+var lacking = map[string]string{
+	"undeclared key":        "scripts that compute the names of keys, which Dragonfly has with --default_lua_flags=allow-undeclared-keys",
+	"section (replication)": "INFO replication",
+}
 
 // mark wraps err in an error of package driver that says whether a retry may
 // help. Error replies are temporary if they begin with a prefix in passing.
@@ -65,6 +73,11 @@ func mark(err error) error {
 		if forbidden(err) {
 			return fmt.Errorf("%w; the package documentation of redisdriver lists the permissions that the user needs", err)
 		}
+		for part, what := range lacking {
+			if strings.Contains(err.Error(), part) {
+				return fmt.Errorf("the driver needs Redis 7 or Valkey: the server lacks %s: %w", what, err)
+			}
+		}
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -85,12 +98,7 @@ func forbidden(err error) bool {
 func permanent(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {
-		for _, word := range passing {
-			if strings.HasPrefix(reply.Error(), word) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(passing, func(word string) bool { return replied(err, word) })
 	}
 	var (
 		verification *tls.CertificateVerificationError

@@ -38,7 +38,7 @@ if not begun then
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
-  redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)'), 'db', db)
+  redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '-', 'db', db)
   -- The clock is behind, and the data may lack the sequences of the last minutes.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
