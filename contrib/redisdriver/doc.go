@@ -38,8 +38,9 @@
 //
 // # Data source names
 //
-//	redis://[user[:password]@]host[:port][/db][?parameter=value&...]
+//	redis://[user[:password]@]host[:port][,host[:port]...][/db][?parameter=value&...]
 //	rediss://...                    the same with TLS
+//	valkey://..., valkeys://...     the same as redis:// and rediss://
 //	unix://[user:password@]/path/of/socket[?db=0&...]
 //
 // These are the driver's own parameters, with their defaults in parentheses:
@@ -55,7 +56,7 @@
 //	empty_is_new     true: a namespace without data needs no grace; for tests
 //	                 only, because a lock may have two holders if all data are
 //	                 lost (false)
-//	addr             host:port of another server of a cluster; may be repeated
+//	addr             host:port of another host in the list; may be repeated
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM
@@ -66,11 +67,11 @@
 // effect. Its others, such as max_retries, are accepted and ignored.
 //
 // For a cluster, name any of its servers. A namespace is on a single master, so
-// use several namespaces to spread locks over a cluster. For Sentinel, the host
-// and the addr parameters name Sentinels, and the user and password before the
-// host are theirs; username and password are the master's:
+// use several namespaces to spread locks over a cluster. For Sentinel, the hosts
+// are Sentinels, and the user and password before them are theirs; username and
+// password are the master's:
 //
-//	redis://sentinel1:26379?addr=sentinel2:26379&master_name=locks&password=secret&replicas=1
+//	redis://sentinel1:26379,sentinel2:26379?master_name=locks&password=secret&replicas=1
 //
 // # Errors
 //

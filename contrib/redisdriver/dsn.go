@@ -112,20 +112,31 @@ func split(text string) (*url.URL, url.Values, error) {
 		return nil, nil, errors.New("empty; write for example redis://localhost:6379")
 	}
 	scheme, rest, found := strings.Cut(text, "://")
-	if !found || scheme != "redis" && scheme != "rediss" && scheme != "unix" {
-		return nil, nil, errors.New("the scheme is not redis://, rediss:// or unix://")
+	switch scheme = strings.Replace(scheme, "valkey", "redis", 1); {
+	case strings.Contains(scheme, "sentinel"):
+		return nil, nil, errors.New("for Sentinel, write redis://sentinel1:26379,sentinel2:26379?master_name=NAME, or rediss:// with TLS")
+	case !found || scheme != "redis" && scheme != "rediss" && scheme != "unix":
+		return nil, nil, errors.New("the scheme is not redis://, rediss://, valkey://, valkeys:// or unix://")
 	}
 	escape := errors.New("not a URL; in a user or a password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25")
-	u, err := url.Parse(text)
-	if err != nil || u.Fragment != "" || strings.HasSuffix(text, "#") {
+	at := strings.LastIndexByte(rest, '@')
+	if at >= 0 && strings.ContainsAny(rest[:at], "/?@") {
 		return nil, nil, escape
 	}
-	if authority := strings.LastIndexByte(rest, '@'); authority >= 0 && strings.ContainsAny(rest[:authority], "/?@") {
+	rest, more, err := splitHosts(rest, at+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := url.Parse(scheme + "://" + rest)
+	if err != nil || u.Fragment != "" || strings.HasSuffix(text, "#") {
 		return nil, nil, escape
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, nil, errors.New("the parameters are not of the form name=value&name=value with percent escapes")
+	}
+	if more != nil {
+		q["addr"] = append(more, q["addr"]...)
 	}
 	for _, values := range q {
 		for _, v := range values {
@@ -135,6 +146,26 @@ func split(text string) (*url.URL, url.Values, error) {
 		}
 	}
 	return u, q, nil
+}
+
+// splitHosts takes all hosts but the first out of a list separated by commas,
+// which url.Parse does not accept.
+func splitHosts(rest string, from int) (first string, more []string, err error) {
+	list, after, port := rest[from:], "", "6379"
+	if i := strings.IndexAny(list, "/?#"); i >= 0 {
+		list, after = list[:i], list[i:]
+	}
+	if !strings.Contains(list, ",") {
+		return rest, nil, nil
+	}
+	if strings.Contains(after, "master_name=") {
+		port = "26379"
+	}
+	hosts, err := dsn.Hosts(list, port)
+	if err != nil {
+		return "", nil, err
+	}
+	return rest[:from] + hosts[0] + after, hosts[1:], nil
 }
 
 // clientParameters are the go-redis parameters that a data source name may

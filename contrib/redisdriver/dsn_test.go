@@ -17,7 +17,7 @@ import (
 func TestABadDataSourceNameIsRefused(t *testing.T) {
 	for dsn, want := range map[string]string{
 		"":                                                        "empty",
-		"localhost:6379":                                          "the scheme is not redis://, rediss:// or unix://",
+		"localhost:6379":                                          "the scheme is not redis://, rediss://, valkey://, valkeys:// or unix://",
 		"http://localhost":                                        "the scheme is not redis://",
 		"redis://:hunter2/x@localhost":                            "write / as %2F",
 		"redis://:hunter2?x@localhost":                            "write / as %2F",
@@ -49,6 +49,10 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 		"redis://localhost?master_name=":                                            "master_name is empty",
 		"redis://localhost?master_name=m&addr=hunter2":                              "parameter addr has a bad value",
 		"unix://":                             "the host, the path",
+		"redis+sentinel://a:26379/locks":      "for Sentinel, write redis://sentinel1:26379,",
+		"redis://:hunter2@a,b:x/hunter2":      "host 2: ",
+		"redis://a,,b":                        "host 2: ",
+		"redis://:hunter2@a,b/1/2":            "the number of the database is wrong",
 		"redis://localhost?client_name=a%0ab": "control character",
 	} {
 		c, err := Driver{}.OpenConnector(dsn)
@@ -96,6 +100,25 @@ func TestADataSourceNameIsReadAsGoRedisDoes(t *testing.T) {
 	require.Equal(t, []any{"watcher", "wpw"}, []any{asking.Username, asking.Password})
 }
 
+func TestAliasesAndListsOfHosts(t *testing.T) {
+	for dsn, same := range map[string]string{
+		"valkey://a":                         "redis://a:6379",
+		"valkeys://a:1/3":                    "rediss://a:1/3",
+		"redis://:p,w@a,[::1]:7000,c/2?db=2": "redis://:p,w@a:6379/2?addr=[::1]:7000&addr=c:6379&db=2",
+		"redis://a,b:1?addr=c:2":             "redis://a:6379?addr=b:1&addr=c:2",
+		"rediss://a,b?master_name=locks":     "rediss://a:26379?addr=b:26379&master_name=locks",
+	} {
+		got, err := parseDSN(dsn)
+		require.NoError(t, err, dsn)
+		want, err := parseDSN(same)
+		require.NoError(t, err)
+		require.Equal(t, want.addrs, got.addrs, dsn)
+		require.Equal(t, want.options(), got.options(), dsn)
+		require.Equal(t, want.tls, got.tls, dsn)
+		require.Equal(t, want.sentinel == nil, got.sentinel == nil, dsn)
+	}
+}
+
 func TestNoValueShowsThePassword(t *testing.T) {
 	for _, dsn := range []string{"redis://app:hunter2@localhost", "redis://x:hunter2@localhost?master_name=m&password=hunter2"} {
 		c, err := Driver{}.OpenConnector(dsn)
@@ -121,6 +144,8 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 		"redis://shop:12/PASSWORD@db",
 		"redis://shop:12?PASSWORD@db",
 		"redis://s1:26379?addr=s2:26379&master_name=locks&password=PASSWORD",
+		"redis://shop:PASSWORD@a,b",
+		"redis://shop:1,PASSWORD@a,b",
 		"redis://s1?master_name=locks&password=a&read_timeout=PASSWORD",
 		"unix://shop:PASSWORD@/run/redis.sock",
 	)
@@ -129,7 +154,7 @@ func TestNoErrorHasAPartOfThePassword(t *testing.T) {
 // FuzzDSN checks that each data source name is either rejected or yields usable
 // settings.
 func FuzzDSN(f *testing.F) {
-	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?empty_is_new=true&session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://h?namespace={}"} {
+	for _, s := range []string{"redis://localhost", "rediss://a:b@h:1/2?empty_is_new=true&session_timeout=1s", "unix:///p?db=1", "redis://h?master_name=m&addr=x:1", "redis://h?%zz", "redis://:a@b@c", "redis://a:b@c,d:1/2", "redis://h?namespace={}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, dsn string) {
