@@ -529,6 +529,18 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
+func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "1", s.server.Do("HGET", s.key("gen"), "layout"))
+	s.server.Do("HSET", s.key("gen"), "layout", "2")
+	_, err = s.Connect(t.Context())
+	require.ErrorContains(t, err, "the keys of the namespace have layout 2, and this version of dlock has layout 1")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	require.NoError(t, beat(t.Context(), made))
+}
+
 func TestRepliesOfProxiesAndOfOtherServers(t *testing.T) {
 	for reply, want := range map[string]string{
 		"upstream failure": "", "no upstream host": "", "ERR Connection refused": "", "ERR READONLY You can't write against a read only replica": "",

@@ -1,5 +1,6 @@
 -- create appends a node. It returns the sequence, the members that were in the queue
--- before, of other sessions the last one and the names of the rest, and the time.   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
+-- before, of other sessions the last one and the names of the rest, and the time.
+--   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
 if not current() then return ended end
 local deadline = redis.call('ZSCORE', sessions, self)
 if not deadline or tonumber(deadline) <= now then

@@ -1,5 +1,6 @@
 -- look returns the members of queues, of other sessions the names only, or the members for
--- the nodes of the given names. In the latter case, a key of another type, which another program has made, has none.
+-- the nodes of the given names. In the latter case, a key of another type, which another
+-- program has made, has none.
 -- ARGV: session, for each queue: its name, the number of names or -1 for all nodes, names...
 if not alive() then return ended end
 local found, i = {}, 2

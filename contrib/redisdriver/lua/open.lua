@@ -11,6 +11,12 @@
 local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- of the grace that runs
 local grace = math.max(tonumber(ARGV[3]), known, most(graces))
 local confirm = math.max(tonumber(ARGV[7]), tonumber(redis.call('HGET', gen, 'replicas') or 0), most(replicas))
+local layout = '1' -- changes whenever clients of an earlier version could misread a key
+local found = redis.call('HGET', gen, 'layout') or layout
+if found ~= layout then
+  return { err = 'DLOCKLAYOUT the keys of the namespace have layout ' .. found .. ', and this version of dlock has layout '
+    .. layout .. ': let all clients use one version, or another namespace' }
+end
 local begun = current()
 if not generation then return ended end
 local stored = redis.call('HGET', gen, 'db')
@@ -31,14 +37,15 @@ if not begun then
       at = now
     end
   end
+  redis.call('HSET', gen, 'db', db, 'layout', layout)
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
     redis.call('HDEL', gen, 'id', 'run') -- the data may go back to the server that has these
-    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm, 'db', db)
+    redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm)
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
-  redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '-', 'db', db)
+  redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '-')
   -- The clock is behind, and the data may lack the sequences of the last minutes.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
