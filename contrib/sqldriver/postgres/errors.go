@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ func markError(ctx context.Context, err error) error {
 	if busy := new(sqlstore.BusyError); errors.As(err, &busy) {
 		return busy
 	}
+	err = withoutTLS(err)
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		return markServerError(server, err)
@@ -63,6 +65,21 @@ func markError(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
+
+// told is an error with another text.
+type told struct {
+	error
+	text string
+}
+
+func (t told) Error() string { return t.text }
+func (t told) Unwrap() error { return t.error }
+
+var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
+
+// withoutTLS leaves out that the server refuses TLS if pgx has also tried
+// without, as it does by default.
+func withoutTLS(err error) error { return told{err, refusal.ReplaceAllString(err.Error(), "$1")} }
 
 // unchanged lists the errors after which a statement has surely changed nothing.
 // Others may come from a procedure after its commit, when it waits for the disk,

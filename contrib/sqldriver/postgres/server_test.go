@@ -42,6 +42,8 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema, other := server.Schema(), server.Schema()
 	refused(t, strings.Replace(server.DSN(), server.Password(), secret, 1), "password authentication failed")
+	err := refused(t, strings.NewReplacer(server.Password(), secret, "sslmode=disable", "sslmode=prefer").Replace(server.DSN()), "password authentication failed")
+	require.NotContains(t, err.Error(), "tls error")
 	refused(t, strings.Replace(server.DSN(), "/postgres?", "/missing?", 1), `database "missing" does not exist`)
 	refused(t, strings.Replace(server.DSN(), "sslmode=disable", "sslmode=require", 1), "refused TLS")
 	port, err := testenv.FreePort()
