@@ -52,7 +52,7 @@ var foreignLocks = []foreignLock{
 // outcome must match the table in docs/use/coming-from.md.
 func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
-	clients := w.clients(2)
+	clients := w.clients(2, "")
 	libraries := make(map[string]foreignLibrary)
 	// Start all programs first, because each takes seconds.
 	for _, f := range foreignLocks {
@@ -133,10 +133,13 @@ func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
 	k := d.contend(d.clients[0], d.queue, mode)
-	d.eventually(func() bool { return k.over() || sequence(k.lastWait().Predecessor) == sequence(node) },
-		func() string {
-			return fmt.Sprintf("the call has not returned, and does not wait for %s: its last wait is %+v", node, k.lastWait())
-		})
+	d.eventually(func() bool {
+		_, wait := k.last()
+		return k.over() || sequence(wait.Predecessor) == sequence(node)
+	}, func() string {
+		_, wait := k.last()
+		return fmt.Sprintf("the call has not returned, and does not wait for %s: its last wait is %+v", node, wait)
+	})
 	seen := waits
 	if k.over() {
 		seen = enters
@@ -144,15 +147,6 @@ func (d comparison) contendOwn(mode dlock.Mode) string {
 	release()
 	d.unlock(k.granted())
 	return seen
-}
-
-func (k *contender) over() bool {
-	select {
-	case <-k.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // try returns the outcome of TryLock or TryRLock while another library holds

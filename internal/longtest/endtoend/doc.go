@@ -1,4 +1,5 @@
-// Package endtoend tests the read-write lock from package dlock down to a real
-// ZooKeeper server. It checks the outcome against the server's own counters and
-// tree.
+// Package endtoend tests what only a real ZooKeeper server shows of the locks of
+// package dlock: its counters of requests and watches, its containers, the nodes
+// of other libraries and of attackers, lost replies, and killed processes. The
+// tests of package recipes check the rules of the locks.
 package endtoend

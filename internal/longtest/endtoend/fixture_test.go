@@ -40,25 +40,28 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	return newWorldOn(t, zktest.Shared(t))
+	return newFixtureOn(t, zktest.Shared(t))
 }
 
-func newWorldOn(t testing.TB, server *zktest.Server) *fixture {
+func newFixtureOn(t testing.TB, server *zktest.Server) *fixture {
 	t.Helper()
 	return &fixture{t, server, server.Chroot(t), zktest.Dial(t, quiet, server.Addr())}
 }
 
-func (w *fixture) dsn(addr, params string) string { return "zk://" + addr + w.root + "?" + params }
-
-func (w *fixture) client(host string, opts ...dlock.Option) *dlock.Client {
-	w.Helper()
-	return w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()), host, opts...)
+func (w *fixture) dsn(addr, params string) string {
+	return "zk://" + addr + w.root + "?session_timeout=" + quiet.String() + params
 }
 
-func (w *fixture) proxied(host string, opts ...dlock.Option) (*dlock.Client, *zktest.Proxy) {
+// client opens a client with more parameters of the data source name.
+func (w *fixture) client(host, params string, opts ...dlock.Option) *dlock.Client {
+	w.Helper()
+	return w.open(w.dsn(w.server.Addr(), params), host, opts...)
+}
+
+func (w *fixture) proxied(host, params string) (*dlock.Client, *zktest.Proxy) {
 	w.Helper()
 	p := zktest.NewProxy(w, w.server.Addr())
-	return w.open(w.dsn(p.Addr(), "session_timeout="+quiet.String()), host, opts...), p
+	return w.open(w.dsn(p.Addr(), params), host), p
 }
 
 // open opens a client and waits for its session. The client is closed when the
@@ -72,11 +75,11 @@ func (w *fixture) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	return c
 }
 
-func (w *fixture) clients(n int) []*dlock.Client {
+func (w *fixture) clients(n int, params string) []*dlock.Client {
 	w.Helper()
 	clients := make([]*dlock.Client, n)
 	for i := range clients {
-		clients[i] = w.client(fmt.Sprintf("web%d", i))
+		clients[i] = w.client(fmt.Sprintf("web%d", i), params)
 	}
 	return clients
 }
@@ -122,15 +125,24 @@ func (w *fixture) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// requirePrompt requires that the median of took is below limit. It tolerates
-// outliers of up to 5 s, because the machine may be busy.
-func requirePrompt(t testing.TB, limit time.Duration, took []time.Duration) {
-	t.Helper()
-	slices.Sort(took)
-	median, slowest := took[len(took)/2], took[len(took)-1]
-	t.Logf("median %v, slowest %v of %d", median, slowest, len(took))
-	require.Less(t, median, limit)
-	require.Less(t, slowest, 5*time.Second)
+// watched waits until the server has exactly before+more watches.
+func (w *fixture) watched(before, more int64) {
+	w.Helper()
+	w.eventually(func() bool { return w.server.Watches() == before+more },
+		func() string { return fmt.Sprintf("%d watches and not %d", w.server.Watches()-before, more) })
+}
+
+func (w *fixture) made(queue string) {
+	w.Helper()
+	_, err := w.raw.Create(w.path(queue), nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(w, err)
+}
+
+// plant creates a persistent node, as an attacker could.
+func (w *fixture) plant(queue, name string, data []byte) {
+	w.Helper()
+	_, err := w.raw.Create(w.path(queue)+"/"+name, data, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(w, err, "%.100q", name)
 }
 
 // remove deletes a node as an operator would.
@@ -139,71 +151,17 @@ func (w *fixture) remove(queue, name string) {
 	require.NoError(w, w.raw.Delete(w.path(queue)+"/"+name, -1))
 }
 
-// removeQueue deletes a queue and all its nodes in one transaction.
-func (w *fixture) removeQueue(queue string) {
-	w.Helper()
-	w.eventually(func() bool {
-		var ops []any
-		for _, name := range w.nodes(queue) {
-			ops = append(ops, &zk.DeleteRequest{Path: w.path(queue) + "/" + name, Version: -1})
-		}
-		_, err := w.raw.Multi(append(ops, &zk.DeleteRequest{Path: w.path(queue), Version: -1})...)
-		return err == nil || errors.Is(err, zk.ErrNoNode) && w.missing(queue)
-	}, func() string { return "the queue keeps changing" })
-}
-
-func (w *fixture) missing(queue string) bool {
-	w.Helper()
-	there, _, err := w.raw.Exists(w.path(queue))
-	require.NoError(w, err)
-	return !there
-}
-
-// closes waits until the channel c is closed. After the time bound, it fails
-// the test with the message in what.
-func (w *fixture) closes(c <-chan struct{}, what string) {
-	w.Helper()
-	select {
-	case <-c:
-	case <-time.After(bound):
-		require.FailNow(w, "not within "+bound.String(), what)
-	}
-}
-
-// expire makes the server expire a client's session. It refuses connections
-// meanwhile, because a quick reconnect would keep the session alive.
-func (w *fixture) expire(p *zktest.Proxy) {
-	w.Helper()
-	p.Refuse()
-	defer p.Heal()
-	sessions := p.Sessions()
-	last := sessions[len(sessions)-1]
-	require.NoError(w, zktest.Expire(w.server.Addr(), last.ID, last.Passwd))
-}
-
-// ids returns the IDs of all sessions that have used the proxy.
-func ids(p *zktest.Proxy) map[int64]bool {
-	seen := make(map[int64]bool)
-	for _, s := range p.Sessions() {
-		if s.ID != 0 {
-			seen[s.ID] = true
-		}
-	}
-	return seen
-}
-
 // contender is a Lock or RLock call that runs in its own goroutine.
 type contender struct {
-	w      *fixture
-	cancel context.CancelFunc
-	done   chan struct{}
-	lock   *dlock.Lock // set before done is closed
-	err    error       // set before done is closed
-	at     time.Time   // when the call returned; set before done is closed
+	w    *fixture
+	done chan struct{}
+	lock *dlock.Lock // set before done is closed
+	err  error       // set before done is closed
+	at   time.Time   // when the call returned; set before done is closed
 
-	mu      sync.Mutex
-	queued  []string              // all nodes of the call
-	waiting []recipes.WaitingInfo // all waits of the call, in order
+	mu   sync.Mutex
+	node string              // the last node of the call
+	wait recipes.WaitingInfo // the last wait of the call
 }
 
 // contend starts a Lock or RLock call in a goroutine and cancels it when the
@@ -211,26 +169,22 @@ type contender struct {
 func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &contender{w: w, cancel: cancel, done: make(chan struct{})}
+	k := &contender{w: w, done: make(chan struct{})}
 	m := c.RWMutex(queue, append(opts, dlock.WithTrace(&recipes.Trace{
 		Queued: func(_ context.Context, i recipes.QueuedInfo) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.queued = append(k.queued, i.Place.Name)
+			k.node = i.Place.Name
 		},
 		Waiting: func(_ context.Context, i recipes.WaitingInfo) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.waiting = append(k.waiting, i)
+			k.wait = i
 		},
 	}))...)
-	enter := m.Lock
-	if mode == dlock.Shared {
-		enter = m.RLock
-	}
 	go func() {
 		defer close(k.done)
-		k.lock, k.err = enter(ctx)
+		k.lock, k.err = entering(m, mode)(ctx)
 		k.at = time.Now()
 	}()
 	w.Cleanup(func() {
@@ -240,75 +194,64 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 	return k
 }
 
+func entering(m *dlock.RWMutex, mode dlock.Mode) func(context.Context) (*dlock.Lock, error) {
+	if mode == dlock.Shared {
+		return m.RLock
+	}
+	return m.Lock
+}
+
 // lock and rlock contend for the lock "q".
 func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
 func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
 func (k *contender) granted() *dlock.Lock {
 	k.w.Helper()
-	k.returned()
-	require.NoError(k.w, k.err)
-	require.NoError(k.w, k.lock.Err())
-	return k.lock
-}
-
-func (k *contender) failed() error {
-	k.w.Helper()
-	k.returned()
-	require.Error(k.w, k.err)
-	require.Nil(k.w, k.lock)
-	return k.err
-}
-
-func (k *contender) returned() {
-	k.w.Helper()
 	select {
 	case <-k.done:
 	case <-time.After(bound):
-		require.FailNow(k.w, "the call has not returned", "its nodes: %q, it waited for %+v; in the queue: %q", k.nodes(), k.lastWait(), k.w.nodes("q"))
+		node, wait := k.last()
+		require.FailNow(k.w, "the call has not returned", "its node: %q, it waits for %+v; in the queue: %q", node, wait, k.w.nodes("q"))
 	}
+	require.NoError(k.w, k.err)
+	require.NoError(k.w, k.lock.Err())
+	return k.lock
 }
 
 // waitsBehind waits until the call is blocked by the named node.
 func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
-		last := k.lastWait()
-		return last.Predecessor == name && last.Node == k.node()
-	}, func() string { return fmt.Sprintf("%s waits for %+v and not for %s", k.node(), k.lastWait(), name) })
+		node, wait := k.last()
+		return wait.Predecessor == name && wait.Node == node
+	}, func() string {
+		node, wait := k.last()
+		return fmt.Sprintf("%s waits for %+v and not for %s", node, wait, name)
+	})
 	k.waits()
 }
 
 // waits requires that the call is still waiting.
 func (k *contender) waits() {
 	k.w.Helper()
+	if k.over() {
+		require.FailNow(k.w, "the call has returned", "lock %v, error %v", k.lock, k.err)
+	}
+}
+
+func (k *contender) over() bool {
 	select {
 	case <-k.done:
-		require.FailNow(k.w, "the call has returned", "lock %v, error %v", k.lock, k.err)
+		return true
 	default:
+		return false
 	}
 }
 
-func (k *contender) node() string {
-	if nodes := k.nodes(); len(nodes) > 0 {
-		return nodes[len(nodes)-1]
-	}
-	return ""
-}
-
-func (k *contender) nodes() []string {
+func (k *contender) last() (node string, wait recipes.WaitingInfo) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.queued)
-}
-
-func (k *contender) lastWait() recipes.WaitingInfo {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.waiting) == 0 {
-		return recipes.WaitingInfo{}
-	}
-	return k.waiting[len(k.waiting)-1]
+	return k.node, k.wait
 }
 
 func (w *fixture) unlock(locks ...*dlock.Lock) {
@@ -327,12 +270,6 @@ func release(l *dlock.Lock) error {
 		return nil
 	}
 	return err
-}
-
-func (w *fixture) lost(l *dlock.Lock) {
-	w.Helper()
-	w.closes(l.Lost(), "the loss of "+l.Node())
-	require.ErrorIs(w, l.Err(), dlock.ErrLost)
 }
 
 type errs struct {
@@ -362,6 +299,13 @@ type referee struct {
 	shared    int
 	token     int64
 	entries   int
+}
+
+// pass notes that the lock was held, and unlocks it.
+func (r *referee) pass(l *dlock.Lock) error {
+	r.enter(l)
+	r.leave(l)
+	return release(l)
 }
 
 func (r *referee) enter(l *dlock.Lock) {

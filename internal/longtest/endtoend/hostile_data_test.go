@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
@@ -46,14 +47,17 @@ var hostileData = map[string]string{
 	"many tokens":       strings.Repeat("\n#dlock token=1 created=1", 30_000),
 }
 
-func TestHostileDataChangesNothingForWaiters(t *testing.T) {
+// Hostile data of a node in the queue, or of the queue's own node, must not
+// confuse a client, although it may cost a request or two.
+func TestHostileDataChangesNothing(t *testing.T) {
 	w := newFixture(t)
-	c := w.client("web1")
+	c := w.client("web1", "")
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
 			w := &fixture{t, w.server, w.root, w.raw}
 			queue := strings.ReplaceAll(name, " ", "-")
-			w.made(queue)
+			_, err := w.raw.Create(w.path(queue), []byte(data), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
 			w.plant(queue, "x-W-0000000000", []byte(data))
 			k := w.contend(c, queue, dlock.Exclusive)
 			k.waitsBehind("x-W-0000000000")
@@ -75,30 +79,12 @@ func TestHostileDataChangesNothingForWaiters(t *testing.T) {
 				}
 			}
 			w.remove(queue, "x-W-0000000000")
-			w.unlock(k.granted())
-		})
-	}
-}
-
-// The data of a queue's own node must not confuse a client, although it may
-// cost a request or two.
-func TestHostileDataOfAQueuesNodeIsIgnored(t *testing.T) {
-	for name, data := range hostileData {
-		if data == "" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			w := newFixture(t)
-			w.made("q")
-			_, err := w.raw.Set(w.path("q"), []byte(data), -1)
-			require.NoError(t, err)
-			c := w.client("web1")
-			lock := w.lock(c).granted()
-			k := w.rlock(c)
-			k.waitsBehind(lock.Node())
+			lock := k.granted()
+			reader := w.contend(c, queue, dlock.Shared)
+			reader.waitsBehind(lock.Node())
 			require.NoError(t, lock.Downgrade(w.soon()))
-			w.unlock(k.granted(), lock)
-			kept, _, err := w.raw.Get(w.path("q"))
+			w.unlock(reader.granted(), lock)
+			kept, _, err := w.raw.Get(w.path(queue))
 			require.NoError(t, err)
 			require.True(t, data == string(kept))
 		})
@@ -112,8 +98,7 @@ func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
-			holder := w.open(w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&handover=list"), "web1")
-			other := w.client("web2")
+			holder, other := w.client("web1", "&handover=list"), w.client("web2", "")
 			lock := w.lock(holder).granted()
 			_, err := w.raw.Set(w.path("q")+"/"+lock.Node(), []byte(data), -1)
 			require.NoError(t, err)
@@ -138,7 +123,7 @@ func TestAQueueFullOfJunkCostsNoMemoryWithoutBound(t *testing.T) {
 	for i := range n {
 		w.plant("q", fmt.Sprintf("x-W-%010d", i), bytes.Repeat([]byte{'['}, 1_000_000))
 	}
-	c := w.client("web1")
+	c := w.client("web1", "")
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -38,19 +36,6 @@ func requirePrintable(t testing.TB, text string, also ...rune) {
 			return
 		}
 	}
-}
-
-// plant creates a persistent node, as an attacker could.
-func (w *fixture) plant(queue, name string, data []byte) {
-	w.Helper()
-	_, err := w.raw.Create(w.path(queue)+"/"+name, data, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(w, err, "%.100q", name)
-}
-
-func (w *fixture) made(queue string) {
-	w.Helper()
-	_, err := w.raw.Create(w.path(queue), nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(w, err)
 }
 
 const (
@@ -74,7 +59,7 @@ func TestANodeThatIsNoContenderBlocksNoWaiter(t *testing.T) {
 	for _, name := range unsequenced {
 		w.plant("q", name, nil)
 	}
-	c := w.client("web1")
+	c := w.client("web1", "")
 	m := c.RWMutex("q")
 	for name, enter := range map[string]func(context.Context) (*dlock.Lock, error){
 		"Lock": m.Lock, "RLock": m.RLock, "TryLock": m.TryLock, "TryRLock": m.TryRLock,
@@ -94,7 +79,9 @@ func TestANodeThatIsNoContenderBlocksNoWaiter(t *testing.T) {
 }
 
 func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
-	for _, name := range []string{
+	w := newFixture(t)
+	c := w.client("web1", "")
+	for i, name := range []string{
 		"x-0000000000", "-0000000000", "--0000000000", "-W-0000000000", "x-Q-0000000000", "x-r-0000000000", "x-R0-0000000000",
 		override + "-R" + override + "-0000000000", "x" + invisible + "-0000000000", long + "-0000000000",
 		// ZooKeeper appends ten digits to any prefix, even one that
@@ -103,30 +90,16 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 		"5f0c4a5d7e9d__lock__0000000000", "5f0c4a5d7e9d__rlock__0000000000", "lock-0000000000", "x-R-20240000000000",
 		"x-W-1000000000000000000", "x-W-" + strings.Repeat("9", 30) + "0000000000", strings.Repeat("0", 40), override + "0000000000",
 	} {
-		w := newFixture(t)
-		w.made("q")
-		w.plant("q", name, nil)
-		c := w.client("web1")
-		reader := w.rlock(c)
+		queue := fmt.Sprint("q", i)
+		w.made(queue)
+		w.plant(queue, name, nil)
+		reader := w.contend(c, queue, dlock.Shared)
 		reader.waitsBehind(name)
-		_, err := c.RWMutex("q").TryRLock(w.soon())
+		_, err := c.RWMutex(queue).TryRLock(w.soon())
 		require.ErrorIs(t, err, dlock.ErrLocked)
-		w.remove("q", name)
+		w.remove(queue, name)
 		w.unlock(reader.granted())
 	}
-}
-
-func TestAForeignReaderNodeBlocksWritersOnly(t *testing.T) {
-	w := newFixture(t)
-	w.made("q")
-	const name = "\u202e-R-0000000000"
-	w.plant("q", name, nil)
-	c := w.client("web1")
-	w.unlock(w.rlock(c).granted())
-	writer := w.lock(c)
-	writer.waitsBehind(name)
-	w.remove("q", name)
-	w.unlock(writer.granted())
 }
 
 // ZooKeeper's sequences have 31 bits. A node created by hand can have a greater
@@ -137,7 +110,7 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	for _, name := range []string{"x-W-2147483647", "-W--2147483648", "x-W-9999999999", "x-W-999999999999999999", strings.Repeat("9", 40)} {
 		w.plant("q", name, nil)
 	}
-	c := w.client("web1")
+	c := w.client("web1", "")
 	lock := w.lock(c).granted()
 	next := w.rlock(c)
 	next.waitsBehind(lock.Node())
@@ -161,7 +134,7 @@ func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 		var traced []recipes.WaitingInfo
 		trace := &recipes.Trace{Waiting: func(_ context.Context, i recipes.WaitingInfo) { traced = append(traced, i) }}
 		both := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c := w.client("web1", dlock.WithLogger(both), dlock.WithTrace(trace))
+		c := w.client("web1", "", dlock.WithLogger(both), dlock.WithTrace(trace))
 		m := c.RWMutex("q")
 		var err error
 		for limit := 300 * time.Millisecond; len(traced) == 0 && limit < bound; limit *= 2 {
@@ -229,7 +202,7 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	name := override + long + "-W-0000000000"
 	_, err := w.raw.Create(w.path("q")+"/"+name, []byte("x"), 0, zk.DigestACL(zk.PermAll, "bob", "geheim"))
 	require.NoError(t, err)
-	c := w.client("web1")
+	c := w.client("web1", "")
 	_, err = c.RWMutex("q").Lock(w.soon())
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 	require.ErrorIs(t, err, fs.ErrPermission)
@@ -250,92 +223,9 @@ func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w.unlock(polled.granted())
 }
 
-// The list of this queue exceeds jute.maxbuffer, which limits only requests,
-// not replies.
-func TestAHugeQueueIsStillALock(t *testing.T) {
-	w := newFixture(t)
-	w.made("q")
-	const junk, behind = 4000, 500
-	w.plantMany("q", junk, func(i int) string { return fmt.Sprintf("junk%0400dx", i) })
-	w.plantMany("q", behind, func(i int) string { return fmt.Sprintf("x%0400d-W-9%09d", i, i) })
-	c := w.client("web1")
-	lock := w.lock(c).granted()
-	next := w.lock(c)
-	next.waitsBehind(lock.Node())
-	w.unlock(lock)
-	w.unlock(next.granted())
-	require.Len(t, w.nodes("q"), junk+behind)
-	w.removeMany("q") // removing them one by one would take too long
-}
-
-func (w *fixture) plantMany(queue string, n int, name func(int) string) {
-	w.Helper()
-	const batch = 500
-	for i := 0; i < n; i += batch {
-		var ops []any
-		for j := i; j < min(i+batch, n); j++ {
-			ops = append(ops, &zk.CreateRequest{Path: w.path(queue) + "/" + name(j), Acl: zk.WorldACL(zk.PermAll)})
-		}
-		_, err := w.raw.Multi(ops...)
-		require.NoError(w, err)
-	}
-}
-
-func (w *fixture) removeMany(queue string) {
-	w.Helper()
-	for batch := range slices.Chunk(w.nodes(queue), 500) {
-		var ops []any
-		for _, name := range batch {
-			ops = append(ops, &zk.DeleteRequest{Path: w.path(queue) + "/" + name, Version: -1})
-		}
-		_, err := w.raw.Multi(ops...)
-		require.NoError(w, err)
-	}
-}
-
-func TestForeignNodesDoNotKeepAQueueFromStartingOver(t *testing.T) {
-	w := newFixture(t)
-	w.made("q")
-	w.plant("q", "junk", nil)
-	c := w.open(w.dsn(w.server.Addr(), "sequence_limit=1&session_timeout="+quiet.String()), "web1")
-	for range 3 {
-		w.unlock(w.lock(c).granted())
-	}
-	_, _, err := w.raw.Get(w.path("q") + "/junk")
-	require.NoError(t, err)
-}
-
-// Any client can create a node with any name. Therefore a client must recognize
-// its node by the session that owns it, not by the name.
-func TestANodeWithTheHoldersNameIsNotTakenForTheHolders(t *testing.T) {
-	w := newFixture(t)
-	c := w.client("web1")
-	lock := w.lock(c).granted()
-	data, _, err := w.raw.Get(w.path("q") + "/" + lock.Node())
-	require.NoError(t, err)
-	prefix, seq, _ := driver.ParseName(lock.Node())
-	w.plant("q", driver.FormatName(prefix, seq+1), data) // with the holder's record, including its ID
-	w.plant("q", driver.FormatName("web1-R-", seq), data)
-	next := w.lock(c)
-	next.waits()
-	w.unlock(lock)
-	w.eventually(func() bool { return len(w.nodes("q")) == 3 }, func() string { return fmt.Sprint(w.nodes("q")) })
-	next.waits()
-	w.remove("q", driver.FormatName("web1-R-", seq))
-	w.remove("q", driver.FormatName(prefix, seq+1))
-	w.unlock(next.granted())
-}
-
-func TestTwoSpellingsOfOneTextAreTwoLocks(t *testing.T) {
-	w := newFixture(t)
-	c := w.client("web1")
-	composed, decomposed := w.contend(c, "caf\u00e9", dlock.Exclusive).granted(), w.contend(c, "cafe\u0301", dlock.Exclusive).granted()
-	w.unlock(composed, decomposed)
-}
-
 func TestABadNameFromAUserIsQuotedAndCut(t *testing.T) {
 	w := newFixture(t)
-	c := w.client("web1")
+	c := w.client("web1", "")
 	for _, name := range []string{"a\x1b[2Jb", "a\r\nb", "a\x00", "\xff\xfe", override, long, strings.Repeat("\x1b", 300_000), "../../x", "a/\u2028/b", "\x1b" + long} {
 		for call, err := range callAll(w.soon(), c.RWMutex(name)) {
 			require.True(t, errors.Is(err, dlock.ErrBadName), call)

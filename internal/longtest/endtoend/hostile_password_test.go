@@ -218,7 +218,7 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 	require.NoError(w, err)
 	proxy.DropConnections()
 	proxy.Refuse()
-	w.lost(lock)
+	<-lock.Lost()
 	e.err("lost", lock.Err())
 	e.err("Unlock after a loss", lock.Unlock())
 	short, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -243,6 +243,19 @@ func (w *fixture) recordStore(e *recorder) {
 		require.NoError(w, err)
 		e.record("the data of "+path, string(data))
 	}
+}
+
+func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
+	all := make(map[string]error)
+	_, all["Lock"] = m.Lock(ctx)
+	_, all["RLock"] = m.RLock(ctx)
+	_, all["TryLock"] = m.TryLock(ctx)
+	_, all["TryRLock"] = m.TryRLock(ctx)
+	_, all["Queue"] = m.Queue(ctx)
+	inside := func(context.Context, *dlock.Lock) error { panic("inside") }
+	all["WithLock"] = m.WithLock(ctx, inside)
+	all["WithRLock"] = m.WithRLock(ctx, inside)
+	return all
 }
 
 // fails provokes errors that occur before there is a session, and records them.

@@ -32,16 +32,12 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 
 func TestUnknownHostsAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, hosts := range []string{nowhere, nowhere + "," + nowhere + ":2182"} {
-		t.Run(hosts, func(t *testing.T) {
-			t.Parallel()
-			c, err := dlock.Open("zk", "zk://"+hosts+"/x")
-			require.NoError(t, err)
-			defer c.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-			defer cancel()
-			_, err = c.RWMutex("q").Lock(ctx)
-			requireWords(t, err, "dlock: q: ", "lookup "+nowhere)
-		})
-	}
+	c, err := dlock.Open("zk", "zk://"+nowhere+","+nowhere+":2182/x")
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err = c.RWMutex("q").Lock(ctx)
+	require.ErrorContains(t, err, "dlock: q: ")
+	require.ErrorContains(t, err, "lookup "+nowhere)
 }

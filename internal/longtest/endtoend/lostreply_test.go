@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultFunc injects a fault while a client uses the lock. The channel hit is
-// closed when the fault has happened.
-type faultFunc func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
+// fault injects a fault while a client uses the lock. The channel hit is closed
+// when the fault has happened.
+type fault func(p *zktest.Proxy, r *rand.Rand) (hit <-chan struct{})
 
 var writes = zktest.Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti)
 
@@ -33,17 +33,23 @@ func dropSoon(p *zktest.Proxy, r *rand.Rand) <-chan struct{} {
 	return hit
 }
 
-// moment decides whether a fault is injected before Lock or before Unlock.
-type moment func(r *rand.Rand) (beforeLock bool)
+// Clients take and release one lock while requests and replies are lost. There
+// must never be two holders, no call may fail, and no node may remain.
+func TestBreaksLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
+	for name, c := range map[string]struct {
+		clients, rounds int
+		beforeLock      float64 // how often the fault meets Lock, and not Unlock
+		meet            fault
+	}{
+		"lost replies":                    {4, 50, .5, loseReply},
+		"lost requests":                   {2, 25, .5, loseRequest},
+		"connections break at any moment": {4, 50, 1, dropSoon},
+	} {
+		t.Run(name, func(t *testing.T) { lockUnderFaults(t, c.clients, c.rounds, c.beforeLock, c.meet) })
+	}
+}
 
-func beforeLock(*rand.Rand) bool     { return true }
-func beforeUnlock(*rand.Rand) bool   { return false }
-func beforeEither(r *rand.Rand) bool { return r.IntN(2) == 0 }
-
-// lockUnderFaults lets clients take and release one lock while the function
-// meet injects faults. There must never be two holders, no call may fail, and
-// no node may remain.
-func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultFunc) {
+func lockUnderFaults(t *testing.T, clients, rounds int, beforeLock float64, meet fault) {
 	w := newFixture(t)
 	ephemerals := w.server.Ephemerals()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
@@ -56,11 +62,11 @@ func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultF
 		all    sync.WaitGroup
 	)
 	for i := range clients {
-		c, proxy := w.proxied(fmt.Sprintf("web%d", i))
+		c, proxy := w.proxied(fmt.Sprintf("web%d", i), "")
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		round := func() error {
 			var hit <-chan struct{}
-			first := when(r)
+			first := r.Float64() < beforeLock
 			if first {
 				hit = meet(proxy, r)
 			}
@@ -93,7 +99,12 @@ func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultF
 			}
 		})
 		w.Cleanup(func() {
-			require.Len(t, ids(proxy), 1, "the client's sessions")
+			ids := make(map[int64]bool)
+			for _, s := range proxy.Sessions() {
+				ids[s.ID] = s.ID != 0 || ids[s.ID]
+			}
+			delete(ids, 0)
+			require.Len(t, ids, 1, "the client's sessions")
 		})
 	}
 	all.Wait()
@@ -101,46 +112,8 @@ func lockUnderFaults(t *testing.T, clients, rounds int, when moment, meet faultF
 	require.EqualValues(t, clients*rounds, met.Load())
 	w.listed("q")
 	require.Equal(t, ephemerals, w.server.Ephemerals())
-	last, err := w.client("last").RWMutex("q").TryLock(w.soon())
+	last, err := w.client("last", "").RWMutex("q").TryLock(w.soon())
 	require.NoError(t, err)
-	inside.enter(last)
-	w.unlock(last)
+	require.NoError(t, inside.pass(last))
 	inside.none(t)
-}
-
-func TestALostReplyToCreateLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	lockUnderFaults(t, 4, 50, beforeLock, loseReply)
-}
-
-func TestALostReplyToDeleteLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	lockUnderFaults(t, 4, 50, beforeUnlock, loseReply)
-}
-
-func TestRepliesLostAtRandomLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
-	lockUnderFaults(t, 4, 50, beforeEither, loseReply)
-}
-
-func TestRequestsLostAtRandomLeaveNoOrphanAndMakeNoSecondHolder(t *testing.T) {
-	lockUnderFaults(t, 2, 25, beforeEither, loseRequest)
-}
-
-func TestAConnectionThatBreaksAtAnyMomentLeavesNoOrphanAndMakesNoSecondHolder(t *testing.T) {
-	lockUnderFaults(t, 4, 50, beforeLock, dropSoon)
-}
-
-func TestACallThatIsCancelledDuringCreateLeavesNoOrphan(t *testing.T) {
-	w := newFixture(t)
-	c, proxy := w.proxied("web1")
-	w.unlock(w.lock(c).granted())
-	for range 10 {
-		hold := proxy.HoldReplies(zktest.Op(zktest.OpMulti))
-		k := w.lock(c)
-		w.closes(hold.Held(), "the Create")
-		require.Len(t, w.nodes("q"), 1)
-		k.cancel()
-		k.failed()
-		require.Len(t, w.nodes("q"), 1)
-		hold.Release()
-		w.listed("q")
-	}
 }

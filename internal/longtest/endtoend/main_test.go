@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,64 +18,77 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// childVariable turns the test binary into a client process. Its value is the
-// data source name.
-const childVariable = "ENDTOEND_CHILD_DSN"
+// These variables turn the test binary into a client process: a contender for
+// the lock "q", or a candidate of the election "q". The value is the data
+// source name.
+const (
+	contenderVariable = "ENDTOEND_CONTENDER_DSN"
+	candidateVariable = "ENDTOEND_CANDIDATE_DSN"
+)
 
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv(childVariable); dsn != "" {
-		os.Exit(childMain(dsn))
-	}
-	if dsn := os.Getenv(candidateVariable); dsn != "" {
-		os.Exit(candidateMain(dsn))
+	for variable, act := range map[string]func(*dlock.Client){contenderVariable: takeLock, candidateVariable: campaign} {
+		if dsn := os.Getenv(variable); dsn != "" {
+			os.Exit(processMain(dsn, act))
+		}
 	}
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }
 
-// childMain is the main function of a child process. It acquires the lock "q"
-// and prints each step. It exits at the end of its input, and thus even if the
-// parent dies.
-func childMain(dsn string) int {
+// processMain is the main function of a client process. It prints each step. It
+// exits at the end of its input, and thus even if the parent dies.
+func processMain(dsn string, act func(*dlock.Client)) int {
 	client, err := dlock.Open("zk", dsn, dlock.WithHostname("child"), dlock.WithTrace(&recipes.Trace{
-		Queued:  func(_ context.Context, i recipes.QueuedInfo) { fmt.Println("queued", i.Place.Name) },
 		Waiting: func(_ context.Context, i recipes.WaitingInfo) { fmt.Println("waiting", i.Node) },
 	}))
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	go func() {
-		lock, err := client.RWMutex("q").Lock(context.Background())
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println("held", lock.Node())
-	}()
+	go act(client)
 	io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 
-type child struct {
-	w     *fixture
-	cmd   *exec.Cmd
-	lines chan string
+func takeLock(client *dlock.Client) {
+	lock, err := client.RWMutex("q").Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("held", lock.Node())
 }
 
-func (w *fixture) child(sessionTimeout time.Duration) *child {
+// campaign prints each time at which the process was the leader, with the token
+// of its term. It takes the time before it calls Err, so the time is right even
+// if the process is stopped in between.
+func campaign(client *dlock.Client) {
+	err := client.Election("q").Run(context.Background(), func(ctx context.Context, term *dlock.Lock) error {
+		for ctx.Err() == nil {
+			now := time.Now().UnixNano()
+			if term.Err() == nil {
+				fmt.Println("led", term.Token(), now)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	fmt.Println("over", err)
+}
+
+// process starts a client process, and passes the lines that it prints to said.
+func (w *fixture) process(variable, dsn string, said func(line string)) *os.Process {
 	w.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVariable+"="+w.dsn(w.server.Addr(), "session_timeout="+sessionTimeout.String()))
+	cmd.Env = append(os.Environ(), variable+"="+dsn)
 	in, err := cmd.StdinPipe()
 	require.NoError(w, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(w, err)
 	require.NoError(w, cmd.Start())
-	c := &child{w: w, cmd: cmd, lines: make(chan string, 100)}
 	go func() {
-		defer close(c.lines)
 		for s := bufio.NewScanner(out); s.Scan(); {
-			c.lines <- s.Text()
+			said(s.Text())
 		}
 	}()
 	w.Cleanup(func() {
@@ -84,27 +96,5 @@ func (w *fixture) child(sessionTimeout time.Duration) *child {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	return c
-}
-
-// awaitLine waits for a line that begins with word, and returns the rest.
-func (c *child) awaitLine(word string) string {
-	c.w.Helper()
-	timeout := time.After(bound)
-	for {
-		select {
-		case line, ok := <-c.lines:
-			require.True(c.w, ok, "the child has gone")
-			if rest, found := strings.CutPrefix(line, word+" "); found {
-				return rest
-			}
-		case <-timeout:
-			require.FailNow(c.w, "the child does not say "+word)
-		}
-	}
-}
-
-func (c *child) kill() {
-	c.w.Helper()
-	require.NoError(c.w, c.cmd.Process.Kill())
+	return cmd.Process
 }

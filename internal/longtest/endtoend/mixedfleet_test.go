@@ -36,14 +36,6 @@ var fleets = []fleet{
 	{"kazoo", []string{"kazoo `Lock`", "kazoo `WriteLock`", "kazoo `ReadLock`"}, kazoo, "write", "read", true},
 }
 
-func (f fleet) clients(w *fixture, n int) (clients []*dlock.Client) {
-	for i := range n {
-		dsn := w.dsn(w.server.Addr(), "session_timeout="+quiet.String()+"&names="+f.names)
-		clients = append(clients, w.open(dsn, fmt.Sprintf("web%d", i)))
-	}
-	return clients
-}
-
 // TestNamesOfOtherLibraries does the same as TestLocksOfOtherLibraries, but its
 // clients name their nodes as the other library does.
 func TestNamesOfOtherLibraries(t *testing.T) {
@@ -51,7 +43,7 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 	libraries := make(map[string]foreignLibrary)
 	var rows [][]string
 	for _, f := range fleets {
-		clients := f.clients(w, 2)
+		clients := w.clients(2, "&names="+f.names)
 		for i, label := range f.labels {
 			lock := foreignLocks[slices.IndexFunc(foreignLocks, func(l foreignLock) bool { return l.label == label })]
 			if libraries[lock.library()] == nil {
@@ -81,7 +73,7 @@ func TestNoUpdateOfAMixedFleetIsLost(t *testing.T) {
 		t.Run(f.names, func(t *testing.T) {
 			w := newFixture(t)
 			theirs := f.start(w).(*program)
-			clients := f.clients(w, 2)
+			clients := w.clients(2, "&names="+f.names)
 			file := filepath.Join(t.TempDir(), "number")
 			require.NoError(t, os.WriteFile(file, []byte("0"), 0o600))
 
