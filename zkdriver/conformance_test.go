@@ -27,14 +27,10 @@ type store struct {
 	server *zktest.Server
 	chroot string
 	params string
+	all    *sync.Map // proxies of all stores, by session
 
 	mu      sync.Mutex
 	proxies map[driver.Session]*zktest.Proxy
-}
-
-func newStore(t *testing.T, params string) *store {
-	server := zktest.Shared(t)
-	return &store{t: t, server: server, chroot: server.Chroot(t), params: params, proxies: make(map[driver.Session]*zktest.Proxy)}
 }
 
 // Check implements driver.Checker. It connects to the server directly, not
@@ -66,6 +62,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 		s.mu.Lock()
 		s.proxies[made] = p
 		s.mu.Unlock()
+		s.all.Store(made, p)
 	}
 	return made, err
 }
@@ -90,37 +87,6 @@ func (s *store) freeProxy() *zktest.Proxy {
 	return zktest.NewProxy(s.t, s.server.Addr())
 }
 
-func (s *store) proxy(session driver.Session) *zktest.Proxy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proxies[session]
-}
-
-type conformance struct {
-	slow   sync.Map // keys are sessions whose replies are delayed
-	mu     sync.Mutex
-	stores []*store
-}
-
-func (c *conformance) open(t *testing.T, params string) driver.Connector {
-	s := newStore(t, params)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stores = append(c.stores, s)
-	return s
-}
-
-func (c *conformance) proxy(session driver.Session) *zktest.Proxy {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.stores {
-		if p := s.proxy(session); p != nil {
-			return p
-		}
-	}
-	return nil
-}
-
 func TestConformance(t *testing.T) { conforms(t, "") }
 
 func TestConformanceWithNamesOfOtherLibraries(t *testing.T) {
@@ -134,26 +100,32 @@ func TestConformanceWithNamesOfOtherLibraries(t *testing.T) {
 
 func conforms(t *testing.T, params string) {
 	server := zktest.Shared(t)
-	var c conformance
+	var proxies, slow sync.Map // keys are sessions; slow has those whose replies are delayed
+	proxy := func(s driver.Session) *zktest.Proxy {
+		p, _ := proxies.Load(s)
+		return p.(*zktest.Proxy)
+	}
+	open := func(t *testing.T, more string) driver.Connector {
+		return &store{t: t, server: server, chroot: server.Chroot(t), params: "session_timeout=1500ms" + more + params,
+			all: &proxies, proxies: make(map[driver.Session]*zktest.Proxy)}
+	}
 	const timeout = 1500 * time.Millisecond
-	config := dlocktest.Config{
-		SessionTimeout: timeout,
-		Parallel:       4,
-		Complete:       true,
-		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
-		New:            func(t *testing.T) driver.Connector { return c.open(t, "session_timeout=1500ms"+params) },
-		NewNearRollOver: func(t *testing.T) driver.Connector {
-			return c.open(t, "session_timeout=1500ms&sequence_limit=40"+params)
-		},
+	dlocktest.Run(t, dlocktest.Config{
+		SessionTimeout:  timeout,
+		Parallel:        4,
+		Complete:        true,
+		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
+		New:             func(t *testing.T) driver.Connector { return open(t, "") },
+		NewNearRollOver: func(t *testing.T) driver.Connector { return open(t, "&sequence_limit=40") },
 		Drop: func(t *testing.T, s driver.Session) {
-			z, p := s.(*session), c.proxy(s)
+			z, p := s.(*session), proxy(s)
 			p.Refuse() // otherwise the session would reconnect before it expires
 			defer p.Heal()
 			require.NoError(t, zktest.Expire(server.Addr(), z.conn.SessionID(), nil))
 		},
 		CutOff: func(t *testing.T, s driver.Session) func() {
-			p := c.proxy(s)
-			if _, slow := c.slow.LoadAndDelete(s); slow {
+			p := proxy(s)
+			if _, slow := slow.LoadAndDelete(s); slow {
 				p.CutOneWay(testenv.ToServer) // replies in flight still arrive
 			} else {
 				p.Cut()
@@ -161,21 +133,21 @@ func conforms(t *testing.T, params string) {
 			t.Cleanup(p.Heal)
 			return p.Heal
 		},
-		Reset: func(t *testing.T, s driver.Session) { c.proxy(s).DropConnections() },
+		Reset: func(t *testing.T, s driver.Session) { proxy(s).DropConnections() },
 		// Watch events share a stream with replies, so a network cannot lose
 		// the events alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
-		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseRequest(opcodes(op)) },
-		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { c.proxy(s).LoseReply(opcodes(op)) },
+		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(opcodes(op)) },
+		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			// After a reconnect, the server drops requests of the session's
 			// earlier connection, so a delayed request is never carried out.
-			c.proxy(s).LoseRequest(opcodes(op))
+			proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
 		DelayReplies: func(t *testing.T, s driver.Session, d time.Duration) {
-			c.slow.Store(s, true)
-			c.proxy(s).SetDelayOneWay(testenv.ToClient, d)
+			slow.Store(s, true)
+			proxy(s).SetDelayOneWay(testenv.ToClient, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { leasehook.Skew(s.(*session).conn.Lease(), d) },
 		RemoveQueue: func(t *testing.T, c driver.Connector, queue string) {
@@ -191,8 +163,7 @@ func conforms(t *testing.T, params string) {
 			_, err := conn.Create(full, data, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 		},
-	}
-	dlocktest.Run(t, config)
+	})
 }
 
 func opcodes(op faults.Op) func(opcode int32) bool {

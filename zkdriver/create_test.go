@@ -1,10 +1,7 @@
 package zkdriver
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,69 +35,6 @@ func TestContenderIsAnEphemeralChildOfTheQueuesPath(t *testing.T) {
 	require.Greater(t, second.Token, p.Token)
 }
 
-func TestFreeLockTakesOneRequestAndItsReleaseAnother(t *testing.T) {
-	b := newFixture(t, "")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "0"), driver.Changed))
-	before := b.requests()
-	for i := range 10 {
-		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
-		if i%2 == 0 {
-			require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
-		} else {
-			require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
-		}
-	}
-	require.Equal(t, 20, b.requests()-before)
-}
-
-func TestSequencesStartOverAtTheLimitAndTokensDoNot(t *testing.T) {
-	b := newFixture(t, "sequence_limit=5")
-	var token, epochs int64
-	epoch := int64(0)
-	for i := range 30 {
-		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
-		require.Less(t, p.Seq, int64(5))
-		require.Greater(t, p.Token, token)
-		if p.Epoch != epoch {
-			epochs++
-		}
-		token, epoch = p.Token, p.Epoch
-		require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
-	}
-	require.GreaterOrEqual(t, epochs, int64(6))
-}
-
-func TestQueueAtItsLimitDrainsFirst(t *testing.T) {
-	b := newFixture(t, "sequence_limit=2")
-	other := b.another("sequence_limit=2")
-	first := b.mustCreate("q", "h-W-", "1")
-	b.mustCreate("q", "h-W-", "2")
-	for i := range 3 {
-		for _, s := range []*session{b.session, other} {
-			_, err := create(within(t), s, "q", "h-W-", []byte(fmt.Sprint("late", i)))
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-		}
-	}
-	require.Len(t, b.nodes("q"), 2)
-	require.NoError(t, b.Delete(within(t), "q", first, driver.Changed))
-	nodes, err := b.List(within(t), "q")
-	require.NoError(t, err)
-	require.Len(t, nodes, 1)
-	require.NoError(t, b.Delete(within(t), "q", driver.Place{Node: nodes[0], Token: b.tokenOf("q", nodes[0].Name)}, driver.Changed))
-	p := b.mustCreate("q", "h-W-", "3")
-	require.Zero(t, p.Seq)
-	_, err = create(within(t), other, "q", "h-W-", []byte("4"))
-	require.NoError(t, err)
-	require.NotEqual(t, first.Epoch, p.Epoch)
-}
-
-func (b *fixture) tokenOf(queue, name string) int64 {
-	b.t.Helper()
-	info, err := b.Read(within(b.t), queue, name)
-	require.NoError(b.t, err)
-	return info.Token
-}
-
 func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	b := newFixture(t, "")
 	require.True(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W--2147483648", 2, 1)}))
@@ -116,34 +50,29 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	}, nodes)
 }
 
-func TestDataOfTheQueuesNodeIsKept(t *testing.T) {
-	b := newFixture(t, "")
-	_, err := b.raw.Create(b.chroot+"/q", []byte("theirs"), 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	for i := range 3 {
-		p := b.mustCreate("q", "h-W-", fmt.Sprint(i))
-		_, stat, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
-		require.NoError(t, err)
-		require.Equal(t, stat.Czxid, p.Token)
-		data, stat, err := b.raw.Get(b.chroot + "/q")
-		require.NoError(t, err)
-		require.Equal(t, "theirs", string(data))
-		require.Equal(t, stat.Czxid, p.Epoch)
+func TestAQueueThatIsNotWrittenKeepsItsData(t *testing.T) {
+	for name, c := range map[string]struct {
+		data  string
+		perms int32
+	}{"has data": {"theirs", zk.PermAll}, "may not be written": {"", zk.PermAll &^ zk.PermWrite}} {
+		t.Run(name, func(t *testing.T) {
+			b := newFixture(t, "")
+			_, err := b.raw.Create(b.chroot+"/q", []byte(c.data), 0, zk.WorldACL(c.perms))
+			require.NoError(t, err)
+			b.mustCreate("q", "h-W-", "1")
+			before := b.requests()
+			p := b.mustCreate("q", "h-W-", "2")
+			require.Equal(t, 3, b.requests()-before)
+			_, stat, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
+			require.NoError(t, err)
+			require.Equal(t, stat.Czxid, p.Token)
+			data, stat, err := b.raw.Get(b.chroot + "/q")
+			require.NoError(t, err)
+			require.Equal(t, c.data, string(data))
+			require.Equal(t, stat.Czxid, p.Epoch)
+			require.NoError(t, b.Delete(within(t), "q", p, driver.Changed))
+		})
 	}
-}
-
-func TestQueueThatMayNotBeWrittenWorks(t *testing.T) {
-	b := newFixture(t, "")
-	_, err := b.raw.Create(b.chroot+"/q", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
-	require.NoError(t, err)
-	first := b.mustCreate("q", "h-W-", "1")
-	before := b.requests()
-	second := b.mustCreate("q", "h-W-", "2")
-	require.Equal(t, 3, b.requests()-before)
-	require.Greater(t, second.Token, first.Token)
-	require.NoError(t, b.Delete(within(t), "q", first, driver.Changed))
-	require.NoError(t, b.Delete(within(t), "q", second, driver.Changed))
-	require.Empty(t, b.nodes("q"))
 }
 
 func TestMissingPermissionIsNamed(t *testing.T) {
@@ -160,6 +89,13 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "this needs "+queue)
 		require.ErrorContains(t, err, b.chroot+"/"+queue)
+		if queue == "CREATE" {
+			for _, below := range []string{"CREATE/below", "CREATE/far/below"} {
+				_, err := create(within(t), b, below, "h-W-", []byte("x"))
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				require.ErrorContains(t, err, "this needs CREATE on its parent")
+			}
+		}
 		_, err = b.raw.SetACL(b.chroot+"/"+queue, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)
 	}
@@ -180,51 +116,6 @@ func (b *fixture) empties(queue string) {
 	b.t.Helper()
 	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
 	require.NoError(b.t, b.Err())
-}
-
-func TestCreateWithoutAnAnswerLeavesNothing(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, "session_timeout=20s")
-	b.mustCreate("warm", "h-W-", "x")
-	held := b.mustCreate("q", "h-W-", "held")
-	rounds := 200
-	if testing.Short() {
-		rounds = 60
-	}
-	for i := range rounds {
-		switch i % 4 {
-		case 0:
-			b.proxy.LoseReply(zktest.Op(zktest.OpMulti))
-		case 1:
-			b.proxy.LoseRequest(zktest.Op(zktest.OpMulti))
-		default:
-			wait := rand.N(600 * time.Microsecond)
-			time.AfterFunc(wait, b.proxy.DropConnections)
-		}
-		p, err := create(within(t), b, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
-		if err == nil {
-			require.Eventually(t, func() bool { err = b.Delete(within(t), "q", p, driver.Changed); return err == nil || isGone(err) }, bound, time.Millisecond)
-		} else {
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-		}
-	}
-	eventually(t, "only the node that is held is left", func() bool { return len(b.nodes("q")) == 1 })
-	require.Equal(t, []string{held.Name}, b.nodes("q"))
-	require.NoError(t, b.Err())
-}
-
-func TestACancelledCreateInFlightLeavesNothing(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, "session_timeout=20s")
-	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "warm"), driver.Changed))
-	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
-	ctx, cancel := context.WithCancel(within(t))
-	go func() { <-hold.Held(); cancel() }()
-	_, err := create(ctx, b, "q", "h-W-", []byte("late"))
-	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, b.nodes("q"), 1)
-	hold.Release()
-	b.empties("q")
 }
 
 func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
@@ -261,53 +152,6 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	require.Equal(t, lists, b.proxy.Frames(zktest.OpGetChildren2), "the queue was listed before the Sync was answered")
 	hold.Release()
 	b.empties("q")
-}
-
-// After a reconnect, the session may be on a server that lags behind and does
-// not show a created node yet.
-func TestUnansweredCreatesOnAnEnsembleLeaveNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an ensemble")
-	}
-	t.Parallel()
-	e := zktest.StartEnsemble(t, 3)
-	var proxies []*zktest.Proxy
-	var hosts []string
-	for _, server := range e.Servers {
-		p := zktest.NewProxy(t, server.Addr())
-		proxies, hosts = append(proxies, p), append(hosts, p.Addr())
-	}
-	s := mustConnect(t, "zk://"+strings.Join(hosts, ",")+"?session_timeout=20s")
-	require.NoError(t, s.Delete(within(t), "q", mustCreateOn(t, s, "warm"), driver.Changed))
-	for i := range 60 {
-		time.AfterFunc(rand.N(3*time.Millisecond), func() {
-			for _, p := range proxies {
-				p.DropConnections()
-			}
-		})
-		p, err := create(within(t), s, "q", "h-W-", []byte(fmt.Sprint("call ", i)))
-		if err != nil {
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-			continue
-		}
-		eventually(t, "the node is deleted", func() bool {
-			err = s.Delete(within(t), "q", p, driver.Changed)
-			return err == nil || isGone(err)
-		})
-	}
-	other := mustConnect(t, "zk://"+e.Servers[e.Leader(t)].Addr())
-	eventually(t, "the queue is empty", func() bool {
-		nodes, err := other.List(within(t), "q")
-		return err == nil && len(nodes) == 0
-	})
-	require.NoError(t, s.Err())
-}
-
-func mustCreateOn(t testing.TB, s *session, data string) driver.Place {
-	t.Helper()
-	p, err := create(within(t), s, "q", "h-W-", []byte(data))
-	require.NoError(t, err)
-	return p
 }
 
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {

@@ -21,6 +21,8 @@ func FuzzTrailer(f *testing.F) {
 	f.Add([]byte("\n#dlock token="), int64(1), int64(1))
 	f.Add([]byte("x\n#dlock guarded"), int64(1), int64(1))
 	f.Add([]byte("\n#dlock guarded "), int64(1), int64(1))
+	f.Add([]byte("\n#dlock -1 created=-1"), int64(1), int64(1))
+	f.Add([]byte("x\n#dlock token=5 created=6y"), int64(1), int64(1))
 	f.Fuzz(func(t *testing.T, data []byte, token, created int64) {
 		before := bytes.Clone(data)
 		stored := withTrailer(data, false)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -131,32 +129,6 @@ func (b *fixture) nodes(queue string) []string {
 // heartbeats and the requests of a reconnect.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
-}
-
-func goroutinesOf() (int, string) {
-	buf := make([]byte, 4<<20)
-	var found []string
-	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		library := strings.Contains(stack, "go-zookeeper") || strings.Contains(stack, "dlock/zkdriver")
-		ofTest := strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "internal/zktest.")
-		if library && !ofTest {
-			found = append(found, stack)
-		}
-	}
-	return len(found), strings.Join(found, "\n\n")
-}
-
-func noneLeft(t testing.TB, what string) {
-	t.Helper()
-	var stacks string
-	for range 1000 {
-		var n int
-		if n, stacks = goroutinesOf(); n == 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("%s: goroutines are left:\n%s", what, stacks)
 }
 
 func create(ctx context.Context, s driver.Session, queue, prefix string, data []byte) (driver.Place, error) {

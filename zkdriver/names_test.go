@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -49,56 +48,16 @@ func TestNamesAreTranslatedOneToOne(t *testing.T) {
 	}
 }
 
-func TestNodesHaveTheNamesOfTheLibrary(t *testing.T) {
-	for names, want := range map[string][2]string{
-		"dlock":   {"web1-W-0000000000", "web1-R-0000000000"},
-		"curator": {"web1-__WRIT__0000000000", "web1-__READ__0000000000"},
-		"kazoo":   {"web1__lock__0000000000", "web1__rlock__0000000000"},
-	} {
-		t.Run(names, func(t *testing.T) {
-			b := newFixture(t, "names="+names)
-			p := b.mustCreate("q", "web1-W-", "x")
-			assert.Equal(t, "web1-W-0000000000", p.Name)
-			assert.Equal(t, []string{want[0]}, b.nodes("q"))
-			listed, err := b.List(within(t), "q")
-			require.NoError(t, err)
-			assert.Equal(t, []driver.Node{p.Node}, listed)
-			read, err := b.Read(within(t), "q", p.Name)
-			require.NoError(t, err)
-			assert.Equal(t, p.Node, read.Node)
-
-			p, err = b.Replace(within(t), "q", p, "web1-R-")
-			require.NoError(t, err)
-			assert.Equal(t, "web1-R-0000000000", p.Name)
-			assert.Equal(t, []string{want[1]}, b.nodes("q"))
-			require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
-			assert.Empty(t, b.nodes("q"))
-		})
-	}
-}
-
-// foreign creates a contender in the way of other lock libraries.
-func (b *fixture) foreign(queue, prefix string) (name string) {
-	b.t.Helper()
-	path, err := b.raw.Create(b.chroot+"/"+queue+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	require.NoError(b.t, err)
-	return path[len(b.chroot+"/"+queue+"/"):]
-}
-
-func (b *fixture) makeQueue(queue string) {
-	b.t.Helper()
-	p := b.mustCreate(queue, "a-W-", "")
-	require.NoError(b.t, b.Delete(within(b.t), queue, p, driver.Changed))
-}
-
 func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 	ends := map[string]string{"dlock": "-W-", "curator": "-__WRIT__", "curator-mutex": "-lock-", "kazoo": "__lock__"}
 	for names := range ends {
 		b := newFixture(t, "names="+names)
 		for other, end := range ends {
 			queue := "q-" + other
-			b.makeQueue(queue)
-			name := b.foreign(queue, "u"+end)
+			b.warm(queue)
+			path, err := b.raw.Create(b.chroot+"/"+queue+"/u"+end, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			name := path[len(b.chroot+"/"+queue+"/"):]
 			p, err := create(within(t), b, queue, "web1-W-", nil)
 			if names == "dlock" || other == names {
 				require.NoError(t, err)
@@ -110,31 +69,6 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 			assert.NotErrorIs(t, err, driver.ErrUnavailable, "a retry does not help")
 			assert.Equal(t, []string{name}, b.nodes(queue))
 		}
-	}
-}
-
-// Nodes of another library appear in Queue with their host and mode, and
-// readers of both libraries share the lock.
-func TestContendersOfTheLibraryAreShown(t *testing.T) {
-	b := newFixture(t, "names=curator")
-	c, err := Driver{}.OpenConnector("zk://" + b.server.Addr() + b.chroot + "?names=curator")
-	require.NoError(t, err)
-	client := dlock.NewClient(c, dlock.WithHostname("web1"))
-	defer client.Close()
-	b.makeQueue("q")
-	b.foreign("q", "_c_u1-__READ__")
-	own, err := client.RWMutex("q").RLock(within(t))
-	require.NoError(t, err, "readers share")
-	defer own.Unlock()
-	b.foreign("q", "_c_u2-__WRIT__")
-	_, err = client.RWMutex("q").TryRLock(within(t))
-	assert.ErrorIs(t, err, dlock.ErrLocked)
-
-	all, err := client.RWMutex("q").Queue(within(t))
-	require.NoError(t, err)
-	require.Len(t, all, 3)
-	for i, want := range []string{"_c_u1 shared", "web1 shared", "_c_u2 exclusive"} {
-		assert.Equal(t, want, fmt.Sprint(all[i].Host, " ", all[i].Mode))
 	}
 }
 

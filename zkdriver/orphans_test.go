@@ -3,16 +3,13 @@ package zkdriver
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -142,45 +139,4 @@ func TestACreateThatMayLeaveANodeIsNotRepeated(t *testing.T) {
 		nodes, err := s.List(within(t), "q")
 		return err == nil && len(nodes) == 0
 	})
-}
-
-// The callers of a client leave while its Creates are not answered. That must
-// neither block the lock for long, nor leave anything for each call.
-func TestALockIsFreeSoonAfterABreakUnderLoad(t *testing.T) {
-	b := newFixture(t, "")
-	client, err := dlock.Open("zk", "zk://"+b.proxy.Addr()+b.chroot+"?session_timeout=1m")
-	require.NoError(t, err)
-	defer client.Close()
-	m := client.RWMutex("q")
-	use := func(lock func(context.Context) (*dlock.Lock, error), ctx context.Context) error {
-		l, err := lock(ctx)
-		if err == nil {
-			err = l.Unlock()
-		}
-		return err
-	}
-	require.NoError(t, use(m.Lock, within(t)))
-	goroutines, requests := runtime.NumGoroutine(), b.proxy.Requests()
-
-	held := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
-	leaves, leave := context.WithCancel(t.Context())
-	stays, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	var calls, left errgroup.Group
-	const each = 100
-	for range each {
-		left.Go(func() error { use(m.Lock, leaves); return nil })
-		calls.Go(func() error { use(m.Lock, stays); return nil })
-		calls.Go(func() error { use(m.TryLock, stays); return nil })
-	}
-	eventually(t, "the server has made their nodes", func() bool { return len(b.nodes("q")) >= 2*each })
-	leave()
-	left.Wait()
-	b.proxy.DropConnections()
-	held.Release()
-	calls.Wait()
-	require.NoError(t, use(m.Lock, within(t)))
-	eventually(t, "the queue is empty", func() bool { return len(b.nodes("q")) == 0 })
-	eventually(t, "all goroutines of the calls have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
-	require.Less(t, b.proxy.Requests()-requests, 15*3*each)
 }

@@ -1,7 +1,6 @@
 package zkdriver
 
 import (
-	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -93,16 +92,5 @@ func TestBadTLSFilesArePassingErrorsAfterTheFirstSession(t *testing.T) {
 			files.restore()
 			require.NoError(t, connects(t, known))
 		})
-	}
-}
-
-func TestAFailedFirstSessionMakesNoFilePassing(t *testing.T) {
-	t.Parallel()
-	c, err := Driver{}.OpenConnector("zk://127.0.0.1:1?tls=true&tls_ca=" + url.PathEscape(filepath.Join(t.TempDir(), "missing")))
-	require.NoError(t, err)
-	for range 2 {
-		_, err = c.Connect(context.Background())
-		require.ErrorContains(t, err, "tls_ca")
-		require.NotErrorIs(t, err, driver.ErrUnavailable)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/internal/doctortest"
 )
 
 // forger issues certificates, valid and invalid ones.
@@ -74,44 +76,25 @@ func (f *forger) trust() string {
 	return "?tls=true&tls_ca=" + url.PathEscape(f.file) + "&connect_timeout=2s"
 }
 
-// recorder is a listener that records the bytes that clients send, decrypted if
-// they use TLS.
+// recorder records the bytes that clients send to a server, decrypted if they
+// use TLS.
 type recorder struct {
-	net.Listener
-	done sync.WaitGroup
+	addr string
 	mu   sync.Mutex
 	said bytes.Buffer
 }
 
-// record starts a recorder that answers each new connection with the given
-// bytes and then says nothing.
+// record starts a server that answers each new connection with the given bytes
+// and then says nothing.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := &recorder{Listener: l}
-	var conns sync.Map
-	r.done.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Store(conn, true)
-			if config != nil {
-				conn = tls.Server(conn, config)
-			}
-			r.done.Go(func() {
-				defer conn.Close()
-				conn.Write(answer)
-				io.Copy(r, conn)
-			})
+	r := &recorder{}
+	r.addr = doctortest.Listen(t, func(conn net.Conn) {
+		if config != nil {
+			conn = tls.Server(conn, config)
 		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
-		r.done.Wait()
+		conn.Write(answer)
+		io.Copy(r, conn)
 	})
 	return r
 }
@@ -127,5 +110,3 @@ func (r *recorder) heard() string {
 	defer r.mu.Unlock()
 	return r.said.String()
 }
-
-func (r *recorder) addr() string { return r.Addr().String() }

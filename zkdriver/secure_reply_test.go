@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -96,23 +97,7 @@ func survives(t *testing.T, name, dsn string) {
 
 func hostileServer(t *testing.T, greeting []byte, reply func(opcode int32) []byte) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				serveHostile(conn, greeting, reply)
-			})
-		}
-	})
-	t.Cleanup(func() { l.Close(); all.Wait() })
-	return l.Addr().String()
+	return doctortest.Listen(t, func(conn net.Conn) { serveHostile(conn, greeting, reply) })
 }
 
 func serveHostile(conn net.Conn, greeting []byte, reply func(opcode int32) []byte) {
@@ -242,26 +227,14 @@ func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
 // received from the server.
 func garbler(t *testing.T, target string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", target)
-			if err != nil {
-				conn.Close()
-				continue
-			}
-			all.Go(func() { io.Copy(to, conn); to.Close() })
-			all.Go(func() { garble(conn, to); conn.Close() })
+	return doctortest.Listen(t, func(conn net.Conn) {
+		to, err := net.Dial("tcp", target)
+		if err != nil {
+			return
 		}
+		go func() { io.Copy(to, conn); to.Close() }()
+		garble(conn, to)
 	})
-	t.Cleanup(func() { l.Close(); all.Wait() })
-	return l.Addr().String()
 }
 
 func garble(to io.Writer, from io.Reader) {

@@ -40,18 +40,6 @@ func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	})
 }
 
-func TestDialsEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := dialAgain(ctx, 100*time.Millisecond, func(ctx context.Context) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	})
-}
-
 // The name has several addresses. Only one has a server; the listeners at the
 // others close each connection at once.
 func TestEveryAddressOfANameIsDialled(t *testing.T) {

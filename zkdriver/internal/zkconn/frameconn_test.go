@@ -31,25 +31,6 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 	return c, there
 }
 
-func TestRequestsWaitUntilTheWatchesAreSet(t *testing.T) {
-	c, there := newPair(t)
-	c.pauseRequests(maxRequestPause)
-	c.timer.Stop() // so that requests wait for the watches even on a slow machine
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		c.Write(frame(4, 1))
-		c.Write(frame(opSetWatches, 2))
-		c.Write(frame(5, 3))
-	}()
-	got := make([]byte, 36)
-	_, err := io.ReadFull(there, got)
-	require.NoError(t, err)
-	closed(t, "everything is sent", sent)
-	want := append(frame(opSetWatches, 2), append(frame(4, 1), frame(5, 3)...)...)
-	require.Equal(t, want, got)
-}
-
 func TestRequestsDoNotWaitLongForWatchesThatAreNotThere(t *testing.T) {
 	c, there := newPair(t)
 	c.pauseRequests(maxRequestPause)
@@ -126,14 +107,5 @@ func TestConfirmedEndOfTheSessionIsNoticed(t *testing.T) {
 		require.Equal(t, confirmed, c.owner.(*dialer).sessionClosed.Load())
 		_, err = io.ReadFull(c, make([]byte, 16))
 		require.NoError(t, err)
-	}
-}
-
-func TestRepliesOfAbsurdLengthEndTheConnection(t *testing.T) {
-	for _, length := range []uint32{0, 15, maxReply + 1, 0xffffffff} {
-		c, there := newPair(t)
-		go there.Write(append(binary.BigEndian.AppendUint32(nil, length), 0, 0, 0, 1))
-		_, err := c.Read(make([]byte, 4))
-		require.ErrorContains(t, err, "bytes")
 	}
 }

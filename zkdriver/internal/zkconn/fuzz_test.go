@@ -100,6 +100,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add(append(frame(7, 3), 0, 0, 0, 15, 1, 1, 1, 1), 100)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, 1)
 	f.Add([]byte{0x10, 0, 0, 1, 0, 0, 0, 0}, 1)
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1}, 1)
 	f.Fuzz(func(t *testing.T, in []byte, chunk int) {
 		c, _, d := fedConn(in, false)
 		defer c.stopTimer()
@@ -144,6 +145,7 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)
+	f.Add([]byte{4, 101, 5}, true)
 	f.Add([]byte{0, 1}, false)
 	f.Fuzz(func(t *testing.T, opcodes []byte, hold bool) {
 		opcodes = opcodes[:min(len(opcodes), 500)]

@@ -35,39 +35,6 @@ func (r leaseFixture) answer(p reach) {
 	r.answered(r.connection(), p, now, now, false)
 }
 
-func TestSyncCountsTheRequestAQuarterEarlier(t *testing.T) {
-	r := newLeaseFixture(t)
-	r.pass(hour / 3)
-	r.answer(toServer)
-	r.pass(hour / 4)
-	// The answer to this Sync proves that the leader has learned of the read
-	// above, which was answered a quarter of the timeout before.
-	r.answer(toLeader)
-	r.pass(hour/2 - time.Minute)
-	require.NoError(t, r.lease.Err())
-	r.pass(2 * time.Minute)
-	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
-}
-
-func TestSyncDoesNotCountWhatIsMoreRecent(t *testing.T) {
-	r := newLeaseFixture(t)
-	r.pass(hour / 3)
-	r.answer(toServer)
-	r.pass(hour/4 - 2*time.Minute)
-	r.answer(toLeader)
-	r.pass(13 * time.Minute)
-	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
-}
-
-func TestReadsRenewNothing(t *testing.T) {
-	r := newLeaseFixture(t)
-	for range 76 {
-		r.pass(time.Minute)
-		r.answer(toServer)
-	}
-	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
-}
-
 func TestRequestsOfAnEarlierConnectionRenewNothing(t *testing.T) {
 	r := newLeaseFixture(t)
 	r.pass(hour / 2)
@@ -96,25 +63,6 @@ func TestAConnectRequestCountsOnceALaterProofIsAnswered(t *testing.T) {
 	require.NoError(t, r.lease.Err())
 	r.pass(2 * time.Minute)
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
-}
-
-func TestASyncRenewsTheLeaseOfASessionWithNodesUpToItsLatestWrite(t *testing.T) {
-	for _, p := range []reach{toLeader, toQuorum} {
-		r := newLeaseFixture(t)
-		r.hasNodes = func() bool { return true }
-		r.pass(hour / 3)
-		r.answer(p)
-		r.pass(hour / 8)
-		r.answer(toServer)
-		r.pass(hour / 4)
-		// The answer to this Sync proves that the leader has learned of the
-		// read above, which was sent after the request p.
-		r.answer(toLeader)
-		r.pass(hour*3/8 - time.Minute)
-		require.Equal(t, p == toQuorum, r.lease.Err() == nil)
-		r.pass(2 * time.Minute)
-		require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
-	}
 }
 
 func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfASessionWithNodes(t *testing.T) {

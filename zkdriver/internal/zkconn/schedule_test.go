@@ -1,7 +1,6 @@
 package zkconn
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -246,8 +245,6 @@ func TestHeartbeatsInManyPhases(t *testing.T) {
 	phases = 100
 	for _, test := range []func(*testing.T){
 		TestProofsBetweenHeartbeatsCostNoSession,
-		TestASessionThatIsCutOffEndsNoEarlier,
-		TestOutageThatEndsInTimeLosesNothing,
 		TestDocumentedOutagesAreSurvived,
 		TestLeaseOfASessionWithItsFirstNode,
 		TestASuddenlyLongRoundTripIsSurvived,
@@ -310,46 +307,12 @@ func part100(timeout time.Duration, hundredths float64) time.Duration {
 	return time.Duration(math.Round(float64(timeout) * hundredths))
 }
 
-func TestASessionThatIsCutOffEndsNoEarlier(t *testing.T) {
-	for _, x := range []struct {
-		worldConfig
-		least float64
-	}{{notStated, .37}, {twoTicks, .37}, {severalHost, .37}, {tickStated, .5}, {halfMargin, .12}} {
-		shortest := time.Hour
-		each(t, x.worldConfig, func(w *world) {
-			w.locked(func() { w.down = true })
-			shortest = min(shortest, w.leaseLeft())
-		})
-		t.Logf("%+v: ended after %.4f T", x.worldConfig, shortest.Seconds()/x.timeout.Seconds())
-		require.GreaterOrEqual(t, shortest, part100(x.timeout, x.least), "%+v", x.worldConfig)
-	}
-}
-
 // outages are the ways in which an outage can affect the messages in flight
 // when it begins.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
 	"what was under way is lost": func(w *world) { w.line.open = false },
-}
-
-func TestOutageThatEndsInTimeLosesNothing(t *testing.T) {
-	for _, x := range []struct {
-		worldConfig
-		outage float64
-	}{{notStated, .34}, {severalHost, .34}, {tickStated, .47}} {
-		for how, begin := range outages {
-			t.Run(fmt.Sprint(how, x.hosts, x.stated), func(t *testing.T) {
-				each(t, x.worldConfig, func(w *world) {
-					w.locked(func() { w.down = true; begin(w) })
-					time.Sleep(part100(x.timeout, x.outage))
-					w.heal()
-					time.Sleep(3 * x.timeout)
-					require.NoError(t, w.lease.Err())
-				})
-			})
-		}
-	}
 }
 
 // docs/operate/operating.md has a table of the outages that a session survives.
@@ -379,15 +342,22 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 			require.LessOrEqual(t, shortest, told+c.timeout/time.Duration(phases))
 			require.Equal(t, c.timeout+3*c.tick/2, next)
 			c.trip = 10 * time.Millisecond
-			for _, begin := range outages {
-				each(t, c, func(w *world) {
-					w.locked(func() { w.down = true; begin(w) })
-					time.Sleep(outage)
-					w.heal()
-					time.Sleep(3 * c.timeout)
-					require.NoError(w.t, w.lease.Err())
-				})
+			for _, c.hosts = range []int{1, 3} {
+				for _, begin := range outages {
+					each(t, c, func(w *world) {
+						w.locked(func() { w.down = true; begin(w) })
+						time.Sleep(outage)
+						w.heal()
+						time.Sleep(3 * c.timeout)
+						require.NoError(w.t, w.lease.Err())
+					})
+				}
 			}
+			s := newSchedule(c.timeout, c.margin, d[2], 1)
+			s.roundTrip = c.trip
+			kept, survived := s.outage()
+			require.InDelta(t, float64(told), float64(kept), float64(100*time.Millisecond))
+			require.InDelta(t, float64(outage), float64(survived), float64(100*time.Millisecond))
 			require.NoError(t, grown(t, c, most))
 			require.Error(t, grown(t, c, most+c.timeout*5/100))
 		})
@@ -452,15 +422,6 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestRoundTripsThatGrowAreSurvived(t *testing.T) {
-	for _, x := range []struct {
-		worldConfig
-		trip float64
-	}{{notStated, .2}, {severalHost, .2}, {tickStated, .2}, {halfMargin, .07}} {
-		require.NoError(t, grown(t, x.worldConfig, part100(x.timeout, x.trip)), "%+v", x)
 	}
 }
 
@@ -589,21 +550,5 @@ func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
 			each(t, c, func(w *world) { least = min(least, w.spare(breaks[x.fail], true)) })
 			require.Less(t, least, c.margin)
 		})
-	}
-}
-
-// The expected numbers are those of the table in docs/operate/operating.md.
-func TestTheOutageThatAHolderSurvives(t *testing.T) {
-	for _, c := range []struct{ timeout, margin, tick, kept, survived time.Duration }{
-		{4 * time.Second, time.Second, 0, 1490, 1360},
-		{10 * time.Second, 2500 * time.Millisecond, 0, 3740, 3450},
-		{10 * time.Second, 5 * time.Second, 2 * time.Second, 2640, 2350},
-		{30 * time.Second, 7500 * time.Millisecond, 2 * time.Second, 15400, 14600},
-	} {
-		s := newSchedule(c.timeout, c.margin, c.tick, 1)
-		s.roundTrip = 10 * time.Millisecond
-		kept, survived := s.outage()
-		require.InDelta(t, float64(c.kept*time.Millisecond), float64(kept), float64(100*time.Millisecond), "%v", c)
-		require.InDelta(t, float64(c.survived*time.Millisecond), float64(survived), float64(100*time.Millisecond), "%v", c)
 	}
 }
