@@ -85,10 +85,7 @@ func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {
 	closed(t, "it is in a handshake", hold.Held())
 	require.ErrorIs(t, b.Close(), driver.ErrUnavailable)
 	hold.Release()
-	eventually(t, "the node goes when its session times out", func() bool {
-		there, _, err := b.raw.Exists(b.chroot + "/q/" + p.Name)
-		return err == nil && !there
-	})
+	eventually(t, "the node goes when its session times out", func() bool { return !b.there("q", p) })
 }
 
 func TestASessionDescribesItself(t *testing.T) {

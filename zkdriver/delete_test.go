@@ -46,6 +46,22 @@ func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
 	}
 }
 
+func TestReplaceKeepsAllButTheName(t *testing.T) {
+	b := newFixture(t, "")
+	p := b.mustCreate("q", "h-W-", "data")
+	other := b.another("")
+	want, err := other.Read(within(t), "q", p.Name)
+	require.NoError(t, err)
+	for _, prefix := range []string{"h-R-", "h-X-"} {
+		p, err = b.Replace(within(t), "q", p, prefix)
+		require.NoError(t, err)
+		got, err := other.Read(within(t), "q", p.Name)
+		require.NoError(t, err)
+		want.Name = p.Name
+		require.Equal(t, want, got)
+	}
+}
+
 func TestDataThatLooksReplacedDoesNotForgeAToken(t *testing.T) {
 	b := newFixture(t, "")
 	p := b.mustCreate("q", "h-W-", "x"+trailer{token: 1 << 60, created: 1}.text())

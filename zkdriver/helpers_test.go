@@ -108,6 +108,13 @@ func (b *fixture) another(params string) *session {
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
 }
 
+// expire makes the server expire the session.
+func (b *fixture) expire() error {
+	b.proxy.Refuse() // otherwise the session would reconnect before it expires
+	defer b.proxy.Heal()
+	return zktest.Expire(b.server.Addr(), b.conn.SessionID(), nil)
+}
+
 func (b *fixture) mustCreate(queue, prefix, data string) driver.Place {
 	b.t.Helper()
 	p, err := create(within(b.t), b, queue, prefix, []byte(data))

@@ -2,13 +2,13 @@ package zkdriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
@@ -24,9 +24,7 @@ func TestTheErrorOfALostSessionSaysWhy(t *testing.T) {
 	require.ErrorContains(t, s.Err(), "connection refused")
 
 	b := newFixture(t, "session_timeout=20s")
-	b.proxy.Refuse()
-	require.NoError(t, zktest.Expire(b.server.Addr(), b.conn.SessionID(), nil))
-	b.proxy.Heal()
+	require.NoError(t, b.expire())
 	closed(t, "the session is over", b.Done())
 	require.ErrorContains(t, b.Err(), "the server has let the session expire")
 }
@@ -43,21 +41,16 @@ func TestCallsThatGiveUpInAnOutageSendNothingLater(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	var calls errgroup.Group
+	var calls sync.WaitGroup
 	giveUp := func(what string, call func() error) {
-		calls.Go(func() error {
-			if err := call(); !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("%s: %w", what, err)
-			}
-			return nil
-		})
+		calls.Go(func() { assert.ErrorIs(t, call(), context.DeadlineExceeded, what) })
 	}
 	for i := range 200 {
 		giveUp("create", func() error { _, err := create(ctx, b, "q", "h-W-", fmt.Append(nil, i)); return err })
 		giveUp("watch", func() error { _, err := watchPlace(ctx, b, fmt.Sprint("q", i), p); return err })
 		giveUp("delete", func() error { return b.Delete(ctx, "q", p, driver.Released) })
 	}
-	require.NoError(t, calls.Wait())
+	calls.Wait()
 	b.proxy.Heal()
 	require.Equal(t, p.Seq+1, b.mustCreate("q", "h-W-", "next").Seq, "creates were sent after their callers had given up")
 	require.Len(t, b.nodes("q"), 2)

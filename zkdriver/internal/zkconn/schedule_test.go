@@ -275,15 +275,6 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	}
 }
 
-func inBubble(t *testing.T, c worldConfig, scenario func(w *world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, c)
-		defer w.end()
-		scenario(w)
-	})
-}
-
 // leaseLeft waits until the lease ends, and returns how long that took.
 func (w *world) leaseLeft() time.Duration {
 	began := time.Now()
@@ -414,7 +405,9 @@ func TestMarginThatIsAcceptedHoldsAtRest(t *testing.T) {
 						if hundredths%7 > 0 && (c.atRest || testing.Short()) {
 							continue // test only every seventh margin
 						}
-						inBubble(t, c, func(w *world) {
+						synctest.Test(t, func(t *testing.T) {
+							w := newWorld(t, c)
+							defer w.end()
 							time.Sleep(4 * timeout)
 							require.NoError(t, w.lease.Err(), "%+v", c)
 						})
