@@ -89,13 +89,10 @@ func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {
 }
 
 func TestASessionDescribesItself(t *testing.T) {
-	server := zktest.Shared(t)
-	s := mustConnect(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=4s&lease_margin=1500ms")
-	p, err := create(within(t), s, "q", "a-W-", []byte("x"))
+	s := newFixture(t, "session_timeout=4s&lease_margin=1500ms")
+	info, err := s.Read(within(t), "q", s.mustCreate("q", "a-W-", "x").Name)
 	require.NoError(t, err)
-	info, err := s.Read(within(t), "q", p.Name)
-	require.NoError(t, err)
-	want := driver.SessionInfo{ID: info.Owner, Server: server.Addr(), Timeout: 4 * time.Second, Margin: 1500 * time.Millisecond}
+	want := driver.SessionInfo{ID: info.Owner, Server: s.proxy.Addr(), Timeout: 4 * time.Second, Margin: 1500 * time.Millisecond}
 	assert.Equal(t, want, s.Describe())
 	require.NoError(t, s.Close())
 	assert.Equal(t, want, s.Describe(), "after Close")

@@ -46,8 +46,6 @@ func TestStartingOverKeepsTheACLAndTheDataOfTheQueue(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, string(data), string(found))
 			require.Equal(t, containers, b.proxy.Frames(zktest.OpCreateContainer), "the driver has turned an operator's node into a container")
-			require.NoError(t, s.Close())
-			removeAll(t, operator, b.chroot+"/q")
 		})
 	}
 }

@@ -72,22 +72,16 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 }
 
 func TestLoginIsRepeatedOnEveryConnection(t *testing.T) {
-	server := zktest.Shared(t)
-	chroot := server.Chroot(t)
-	p := zktest.NewProxy(t, server.Addr())
-	s := mustConnect(t, "zk://alice:geheim@"+p.Addr()+chroot+"?acl=creator")
+	b := newFixture(t, "")
+	s := mustConnect(t, "zk://alice:geheim@"+b.proxy.Addr()+b.chroot+"?acl=creator")
 	for i := range 5 {
 		place, err := create(within(t), s, "q", "h-W-", []byte{byte(i)})
 		require.NoError(t, err)
-		p.DropConnections()
+		b.proxy.DropConnections()
 		if _, err = s.List(within(t), "q"); err != nil {
 			_, err = s.List(within(t), "q")
 		}
 		require.NoError(t, err)
 		require.NoError(t, s.Delete(within(t), "q", place, driver.Changed))
 	}
-	raw := server.Raw(t)
-	require.NoError(t, raw.AddAuth("digest", []byte("alice:geheim")))
-	require.NoError(t, s.Close())
-	removeAll(t, raw, chroot+"/q")
 }
