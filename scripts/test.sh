@@ -89,7 +89,7 @@ long_tests() {
 }
 
 # counts matches the tests of endtoend that count requests.
-counts='Requests?$|(Sends|Writes)Nothing|AllocatesLittle'
+counts='Requests$|WritesNothing|AllocatesLittle'
 
 # core lists the packages of the root module that make test tests, the long ones first.
 core() { GOWORK=off go list ./... | grep -v -e '/internal/histories$' -e '/internal/zktest$' | sort -r; }
