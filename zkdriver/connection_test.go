@@ -21,6 +21,29 @@ import (
 
 func hang(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
+func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
+	t.Parallel()
+	server := zktest.Shared(t)
+	p := zktest.NewProxy(t, server.Addr())
+	hosts := p.Addr() + "," + doctortest.Listen(t, hang) + server.Chroot(t)
+	lives(t, 4*time.Second, func(timeout time.Duration) error {
+		s := mustConnect(t, "zk://"+hosts+"?session_timeout="+timeout.String())
+		id := s.conn.SessionID()
+		if _, err := create(within(t), s, "q", "h-W-", []byte(timeout.String())); err != nil {
+			return err
+		}
+		for range 6 {
+			p.DropConnections()
+			eventually(t, "another connection", func() bool {
+				_, err := s.List(within(t), "q")
+				return err == nil || s.Err() != nil
+			})
+			require.Equal(t, id, s.conn.SessionID())
+		}
+		return s.Err()
+	})
+}
+
 func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -110,12 +110,6 @@ func TestDataThatFitsNoRequestIsRefusedHere(t *testing.T) {
 	require.NoError(t, b.Err())
 }
 
-func (b *fixture) empties(queue string) {
-	b.t.Helper()
-	eventually(b.t, "the queue is empty", func() bool { return len(b.nodes(queue)) == 0 })
-	require.NoError(b.t, b.Err())
-}
-
 func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	for i := range 30 {
@@ -149,7 +143,8 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	require.Equal(t, lists, b.proxy.Frames(zktest.OpGetChildren2), "the queue was listed before the Sync was answered")
 	hold.Release()
-	b.empties("q")
+	eventually(t, "the queue is empty", func() bool { return len(b.nodes("q")) == 0 })
+	require.NoError(t, b.Err())
 }
 
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {

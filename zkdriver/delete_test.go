@@ -1,7 +1,6 @@
 package zkdriver
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 )
-
-func isGone(err error) bool { return errors.Is(err, driver.ErrGone) }
 
 func TestNodesThatOthersRemoveAreForgotten(t *testing.T) {
 	b := newFixture(t, "")

@@ -109,6 +109,21 @@ func TestNoListIsSentBehindACreateAfterOneThatWasAlone(t *testing.T) {
 	}
 }
 
+// If the connection breaks before the list arrives, Create still succeeds,
+// because the node was created.
+func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
+	b, _, first := newSharedQueue(t)
+	own := b.learnShared()
+	held := b.proxy.HoldReplies(zktest.Op(zktest.OpGetChildren2))
+	made := b.joining("b")
+	<-held.Held()
+	b.proxy.DropConnections()
+	held.Release()
+	j := <-made
+	require.False(t, j.Known)
+	require.Equal(t, []string{first.Name, own, j.Name}, b.names())
+}
+
 func TestACreateThatWaitsForItsListEndsWithTheSession(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.learnShared()

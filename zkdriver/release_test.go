@@ -281,15 +281,31 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 // node's data claims.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
-		t.Run(handover, func(t *testing.T) {
+		forged := func(t *testing.T, first func(*fixture, driver.Place)) (*fixture, driver.Place) {
 			b := newFixture(t, "handover="+handover)
 			p := b.mustCreate("q", "h-W-", "x")
-			armed, err := watchPlace(within(t), b, "q", p)
-			require.NoError(t, err)
+			first(b, p)
 			path := b.chroot + "/q/" + p.Name
-			_, err = b.raw.Multi(&zk.DeleteRequest{Path: path, Version: -1},
+			_, err := b.raw.Multi(&zk.DeleteRequest{Path: path, Version: -1},
 				&zk.CreateRequest{Path: path, Data: []byte(trailer{token: p.Token, created: 1}.text()), Acl: zk.WorldACL(zk.PermRead)})
 			require.NoError(t, err)
+			return b, p
+		}
+		t.Run("delete with handover="+handover, func(t *testing.T) {
+			b, p := forged(t, func(*fixture, driver.Place) {})
+			for range 2 {
+				require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
+				require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
+			}
+			require.Equal(t, []string{p.Name}, b.nodes("q"))
+		})
+		t.Run("watch with handover="+handover, func(t *testing.T) {
+			var armed <-chan driver.Cause
+			b, p := forged(t, func(b *fixture, p driver.Place) {
+				var err error
+				armed, err = watchPlace(within(t), b, "q", p)
+				require.NoError(t, err)
+			})
 			ended(t, armed)
 			c, err := watchPlace(within(t), b, "q", p)
 			require.NoError(t, err)
@@ -299,11 +315,6 @@ func TestAForgedPlaceIsGone(t *testing.T) {
 			require.True(t, info.Foreign)
 			_, err = b.Replace(within(t), "q", p, "h-R-")
 			require.ErrorIs(t, err, driver.ErrGone)
-			for range 2 {
-				require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Released), driver.ErrGone)
-				require.ErrorIs(t, b.Delete(within(t), "q", p, driver.Changed), driver.ErrGone)
-			}
-			require.Equal(t, []string{p.Name}, b.nodes("q"))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
@@ -41,15 +42,11 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 		group.Go(func() {
 			for range 500 {
 				w, err := b.Watch(context.Background(), "q", driver.Place{Node: p.Node})
+				assert.NoError(t, err)
 				w.Stop()
-				if err != nil {
-					t.Error(err)
-				}
 				w, err = b.WatchQueue(context.Background(), "q")
+				assert.NoError(t, err)
 				w.Stop()
-				if err != nil {
-					t.Error(err)
-				}
 			}
 		})
 	}

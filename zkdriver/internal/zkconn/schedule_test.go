@@ -46,7 +46,6 @@ type worldConfig struct {
 	hosts                 int
 	trip                  time.Duration
 	pingPhase             time.Duration
-	fault                 func(*world)
 	atRest                bool // the session has no nodes at first
 }
 
@@ -70,9 +69,6 @@ func newWorld(t *testing.T, c worldConfig) *world {
 	w.lease = driver.NewLease(c.timeout, c.margin)
 	w.lease.Renew(asked)
 	w.keepalive = newKeepalive(newSchedule(c.timeout, c.margin, stated, max(c.hosts, 1)), w.lease, w.hasNodes.Load)
-	if c.fault != nil {
-		c.fault(w)
-	}
 	w.expiry = time.Now().Add(c.timeout - w.trip/2)
 	w.keepalive.connected(asked, driver.Now())
 	w.line = &line{open: true}
@@ -249,7 +245,6 @@ func TestHeartbeatsInManyPhases(t *testing.T) {
 		TestLeaseOfASessionWithItsFirstNode,
 		TestASuddenlyLongRoundTripIsSurvived,
 		TestLeaseEndsAMarginBeforeTheStoreEndsTheSession,
-		TestSimulatedStoreShowsFaultsOfTheRule,
 	} {
 		t.Run("", test)
 	}
@@ -512,36 +507,5 @@ func (w *world) read() {
 	for w.lease.Err() == nil {
 		go w.request(toServer, false, func() {})
 		time.Sleep(w.timeout / 200)
-	}
-}
-
-// Each case breaks the rule of keepalive on purpose. The simulation must detect
-// that.
-func TestSimulatedStoreShowsFaultsOfTheRule(t *testing.T) {
-	for name, x := range map[string]struct {
-		fail  string
-		fault func(w *world)
-	}{
-		"the margin is a heartbeat shorter": {"the leader is deposed and does not know it", func(w *world) {
-			p, _ := w.keepalive.schedule.interval(0)
-			w.lease.End(nil)
-			w.lease = driver.NewLease(w.timeout, w.margin-p)
-			w.lease.Renew(w.lease.Now())
-			w.keepalive.lease = w.lease
-		}},
-		"a proof proves what was answered just before": {"the server is cut off from its leader", func(w *world) {
-			w.keepalive.schedule.gap = 0
-		}},
-		"a sync renews the lease of a session with nodes": {"the leader is deposed and does not know it", func(w *world) {
-			w.keepalive.hasNodes = func() bool { return false }
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := notStated
-			c.fault = x.fault
-			least := time.Hour
-			each(t, c, func(w *world) { least = min(least, w.spare(breaks[x.fail], true)) })
-			require.Less(t, least, c.margin)
-		})
 	}
 }
