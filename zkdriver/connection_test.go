@@ -19,13 +19,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-func hang(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
-
 func TestHostThatHangsInTheHandshakeDoesNotCostTheSession(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)
 	p := zktest.NewProxy(t, server.Addr())
-	hosts := p.Addr() + "," + doctortest.Listen(t, hang) + server.Chroot(t)
+	silent := doctortest.Listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	hosts := p.Addr() + "," + silent + server.Chroot(t)
 	lives(t, 4*time.Second, func(timeout time.Duration) error {
 		s := mustConnect(t, "zk://"+hosts+"?session_timeout="+timeout.String())
 		id := s.conn.SessionID()
