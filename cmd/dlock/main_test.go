@@ -62,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"run", "-h"}, 0, "Usage: dlock run [flags] NAME -- command", ""},
 		{[]string{"help", "run"}, 0, "  121  not run: another holder", ""},
 		{[]string{"run", "-frob", "l", "--", "true"}, 2, "", "Run 'dlock run -h' for help"},
-		{[]string{"ls", "-config", os.DevNull}, 2, "", "no store: give -driver and -dsn"},
+		{[]string{"ls", "-config", os.DevNull}, 2, "", "names no store"},
 		{[]string{"demo", "-frob"}, 2, "", "Run 'dlock demo -h' for help"},
 		{[]string{"demo", "-driver", "zk", "-dsn", "zk://"}, 2, "", "zkdriver: dsn"},
 		{[]string{"demo", "-workers", "2"}, 0, "VERDICT: OK", ""},

@@ -263,10 +263,13 @@ func (h *holderProcess) sayNotDue(m *dlock.RWMutex) {
 }
 
 func (h *holderProcess) open() error {
-	named := store{driver: h.settings.Driver, dsn: h.settings.DSN}
-	client, err := named.open(dlock.WithTrace(&recipes.Trace{Connected: h.connected}))
+	client, err := h.store().open(dlock.WithTrace(&recipes.Trace{Connected: h.connected}))
 	h.client = client
 	return err
+}
+
+func (h *holderProcess) store() *store {
+	return &store{driver: h.settings.Driver, dsn: h.settings.DSN}
 }
 
 func (h *holderProcess) acquire() (*dlock.Lock, error) {
@@ -301,7 +304,9 @@ func (h *holderProcess) connected(_ context.Context, info recipes.ConnectedInfo)
 		h.lastError.Store(&info.Err)
 		return
 	}
-	h.session.Store(&info.Session)
+	if h.session.Swap(&info.Session) == nil && h.settings.NamesStore {
+		h.say("the store is %s", h.store().name(info.Session.Server))
+	}
 }
 
 // explain tells the user what dlock run waits for if the wait is long. It ends

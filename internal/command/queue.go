@@ -16,7 +16,8 @@ import (
 
 const queueHelp = `Usage: dlock queue [flags] NAME
 
-Shows who holds the lock NAME and who waits for it, in the order of the queue:
+Shows who holds the lock NAME and who waits for it, in the order of the queue,
+and names the store on standard error:
 
   STATE    holds or waits
   MODE     exclusive, or shared with others; for a semaphore, its units
@@ -34,7 +35,7 @@ A host, program, node or data may be forged by anybody who can write to the stor
 Text that does not print, or contains spaces, is quoted.
 
 With -json, each state of the queue is a JSON object on a line of its own, with
-the fields lock, time and contenders. A contender has the fields state, mode,
+the fields lock, store, time and contenders. A contender has the fields state, mode,
 node, token and, where they are known, host, pid, program, since, for_seconds,
 session, session_left_seconds, data (text) and bytes (other data, in base64);
 for a semaphore also units and of_units.
@@ -63,6 +64,9 @@ func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	contenders, err := t.look(ctx, lock)
 	if err != nil {
 		return t.failed(err)
+	}
+	if !t.json {
+		t.say("the store is " + t.storeName())
 	}
 	t.show(lock.Name(), contenders)
 	if *watch {
@@ -135,7 +139,7 @@ func (t *tool) show(lock string, contenders []dlock.Contender) {
 	now := time.Now()
 	switch {
 	case t.json:
-		state := queueState{Lock: lock, Time: now, Contenders: []contenderState{}}
+		state := queueState{Lock: lock, Store: t.storeName(), Time: now, Contenders: []contenderState{}}
 		for _, c := range contenders {
 			state.Contenders = append(state.Contenders, stateOf(c, now))
 		}
@@ -151,6 +155,7 @@ func (t *tool) show(lock string, contenders []dlock.Contender) {
 // not rename the fields, because programs read them.
 type queueState struct {
 	Lock       string           `json:"lock"`
+	Store      string           `json:"store"`
 	Time       time.Time        `json:"time"`
 	Contenders []contenderState `json:"contenders"`
 }

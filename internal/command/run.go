@@ -67,6 +67,7 @@ type runSettings struct {
 	Command     []string      // as typed
 	Group       int           // process group for the command to join; 0 means one of its own
 	ShowsWaits  bool          // whether to tell the user who holds the lock
+	NamesStore  bool
 
 	store store
 	args  []string // as typed
@@ -80,7 +81,7 @@ func (r *runSettings) flags() *flag.FlagSet {
 	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: no limit for the lock, and about a minute for the store)")
 	f.Var((*seconds)(&r.Hold), "hold", "keep the lock for at least this `time`, also if the command ends earlier")
 	f.Var((*seconds)(&r.OncePer), "once-per", "do not run the command if one has succeeded in this `time`, such as 1h")
-	f.BoolVar(&r.ShowsWaits, "v", false, "say who holds the lock, or that -once-per has run nothing,\nalso if standard error is not a terminal")
+	f.BoolVar(&r.NamesStore, "v", false, "name the store; say who holds the lock, or that -once-per has run\nnothing, also if standard error is not a terminal")
 	r.store.flags(f)
 	return f
 }

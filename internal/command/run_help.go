@@ -83,7 +83,9 @@ with sudo, cannot be killed: dlock waits until they end.
 
 The store
 
-Flags come first, then the environment, then the config file.
+Flags come first, then the environment, then the config file. -v names the store.
+With DLOCK_REQUIRE=shared, or require = shared in the config file, dlock refuses
+a store of one machine. A job on several machines needs that.
 %s
 `
 

@@ -73,9 +73,8 @@ func supervise(r *runSettings, stderr io.Writer) int {
 	catchBrokenPipes()
 	adoptOrphans()
 	r.Group = terminalGroup()
-	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		r.ShowsWaits = true
-	}
+	info, err := os.Stderr.Stat()
+	r.ShowsWaits = r.NamesStore || err == nil && info.Mode()&os.ModeCharDevice != 0
 	if err := s.start(); err != nil {
 		r.say(stderr, "not run: "+err.Error())
 		return cannotRunStatus

@@ -19,9 +19,10 @@ import (
 
 // Environment variables that name the store.
 const (
-	driverVariable = "DLOCK_DRIVER"
-	dsnVariable    = "DLOCK_DSN"
-	configVariable = "DLOCK_CONFIG"
+	driverVariable  = "DLOCK_DRIVER"
+	dsnVariable     = "DLOCK_DSN"
+	configVariable  = "DLOCK_CONFIG"
+	requireVariable = "DLOCK_REQUIRE"
 )
 
 const (
@@ -33,18 +34,22 @@ const (
 // overrides the config file.
 type store struct {
 	driver, dsn string // as given by flags; after resolve, the values in effect
-	config      string // path of the config file; empty means the default path
+	config      string // path of the config file; empty means the default paths
 }
+
+// systemConfig is the config file of a machine. It is the last place, because
+// sudo and cron drop the environment of the user.
+var systemConfig = "/etc/dlock/config"
 
 // flags defines the flags that name the store.
 func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: "+driverVariable+" of the environment, then the config file)")
 	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there: every user of this machine can see arguments)")
-	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ... and dsn = ...\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, if it exists)")
+	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ..., dsn = ... and require = shared\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, then "+systemConfig+")")
 }
 
 // source holds the settings found in one place, such as the environment.
-type source struct{ driver, dsn string }
+type source struct{ driver, dsn, require string }
 
 // resolve determines which store to use. A data source name is ignored if its
 // own source, such as the environment, names a driver other than the one
@@ -55,7 +60,7 @@ func (s *store) resolve() error {
 	if err != nil {
 		return err
 	}
-	sources := []source{{s.driver, s.dsn}, {os.Getenv(driverVariable), os.Getenv(dsnVariable)}, file}
+	sources := []source{{s.driver, s.dsn, ""}, {os.Getenv(driverVariable), os.Getenv(dsnVariable), os.Getenv(requireVariable)}, file}
 	s.driver, s.dsn = "", ""
 	for _, from := range sources {
 		s.driver = cmp.Or(s.driver, from.driver)
@@ -67,6 +72,8 @@ func (s *store) resolve() error {
 	}
 	known := slices.Contains(dlock.Drivers(), cmp.Or(s.driver, localDriver))
 	switch {
+	case s.driver == "" && s.dsn == "" && s.config != "":
+		return fmt.Errorf("config file %s: it names no store: remove it, or give it a line such as driver = redis", s.config)
 	case s.driver == "" && s.dsn != "" && !isPath(s.dsn):
 		return errors.New("-dsn needs the -driver of its store, such as -driver zk, unless it is a path such as /var/lib/locks.db")
 	case s.driver == "" && !known:
@@ -81,32 +88,45 @@ func (s *store) resolve() error {
 		return errors.New(text)
 	}
 	s.driver = cmp.Or(s.driver, localDriver)
+	required := cmp.Or(sources[1].require, file.require)
+	switch {
+	case required != "" && required != "shared":
+		return errors.New("require, or " + requireVariable + ", can only be shared")
+	case required != "" && s.driver == localDriver:
+		return fmt.Errorf("a store of several machines is required, and %s excludes only processes of this one: give -driver and -dsn", localDriver)
+	case s.driver == localDriver && s.dsn != "" && s.dsn == file.dsn && !filepath.IsAbs(s.dsn) && s.dsn[0] != '?':
+		return errors.New("the dsn in the config file is a relative path, which names another file in each directory: give an absolute one")
+	}
 	return nil
 }
 
 // isPath reports whether a data source name is certainly a file path.
 func isPath(dsn string) bool { return filepath.IsAbs(dsn) || strings.HasPrefix(dsn, ".") }
 
-// readConfig reads the config file. A missing file is an error only if the user
-// named that file.
-func (s *store) readConfig() (source, error) {
-	path := cmp.Or(s.config, os.Getenv(configVariable))
-	named := path != ""
+// readConfig reads the first config file that exists. A missing file is an error
+// only if the user named that file.
+func (s *store) readConfig() (found source, err error) {
+	paths := []string{cmp.Or(s.config, os.Getenv(configVariable))}
+	named := paths[0] != ""
 	if !named {
-		dir, err := os.UserConfigDir()
-		if err != nil {
-			return source{}, nil
+		paths = nil
+		if dir, err := os.UserConfigDir(); err == nil {
+			paths = append(paths, filepath.Join(dir, "dlock", "config"))
 		}
-		path = filepath.Join(dir, "dlock", "config")
+		if filepath.IsAbs(systemConfig) { // it is not on Windows
+			paths = append(paths, systemConfig)
+		}
 	}
-	found, err := readConfigFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return source{}, nil
+	for _, path := range paths {
+		switch found, err = readConfigFile(path); {
+		case err == nil:
+			s.config = path
+			return found, nil
+		case named || !errors.Is(err, fs.ErrNotExist):
+			return source{}, fmt.Errorf("config file %s: %w", path, err)
+		}
 	}
-	if err != nil {
-		return source{}, fmt.Errorf("config file %s: %w", path, err)
-	}
-	return found, nil
+	return source{}, nil
 }
 
 // readConfigFile reads a config file. Its errors never repeat a line, because
@@ -125,15 +145,17 @@ func readConfigFile(path string) (source, error) {
 			continue
 		}
 		key, value, _ := strings.Cut(line, "=")
-		field := map[string]*string{"driver": &found.driver, "dsn": &found.dsn}[strings.TrimSpace(key)]
+		field := map[string]*string{"driver": &found.driver, "dsn": &found.dsn, "require": &found.require}[strings.TrimSpace(key)]
 		value = strings.TrimSpace(value)
 		switch {
 		case field == nil:
-			return source{}, fmt.Errorf("line %d sets neither driver nor dsn", n)
+			return source{}, fmt.Errorf("line %d sets none of driver, dsn and require", n)
 		case *field != "":
 			return source{}, fmt.Errorf("line %d gives a second %s", n, strings.TrimSpace(key))
 		case value == "":
 			return source{}, fmt.Errorf("line %d has no value", n)
+		case slices.ContainsFunc(strings.Fields(value), func(word string) bool { return word[0] == '#' }):
+			return source{}, fmt.Errorf("line %d has a comment behind the value, which would be part of it: give the comment a line of its own", n)
 		}
 		*field = value
 	}
@@ -174,6 +196,15 @@ func withoutPath(err error) error {
 // open returns a client of the store. It does no I/O.
 func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
+}
+
+// name returns the name of the store for the user. server is the server of a
+// session, which is the file if the driver is SQLite.
+func (s *store) name(server string) string {
+	if s.driver != localDriver || server == "" {
+		server = s.dsn
+	}
+	return strings.TrimSpace(s.driver + " " + s.hide(server, nil))
 }
 
 // hide removes passwords from a text that may repeat the command line or the

@@ -24,10 +24,11 @@ func init() {
 // withoutStore clears the environment variables that name a store. It returns
 // the path of the default config file, which does not exist yet.
 func withoutStore(t *testing.T) (config string) {
-	for _, name := range []string{driverVariable, dsnVariable, configVariable} {
+	for _, name := range []string{driverVariable, dsnVariable, configVariable, requireVariable} {
 		t.Setenv(name, "")
 	}
 	dir := t.TempDir()
+	systemConfig = filepath.Join(dir, "system")
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", "")
 	t.Setenv("AppData", dir)
@@ -39,17 +40,17 @@ func withoutStore(t *testing.T) (config string) {
 
 func TestTheStoreComesFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	for _, c := range []struct{ flags, env, file, want source }{
-		{want: source{"sqlite", ""}},
-		{flags: source{"", "/x/locks.db"}, want: source{"sqlite", "/x/locks.db"}},
-		{env: source{"", "./locks.db"}, want: source{"sqlite", "./locks.db"}},
-		{flags: source{"zk", "zk://a"}, env: source{"redis", "redis://b"}, file: source{"redis", "redis://c"}, want: source{"zk", "zk://a"}},
-		{env: source{"redis", "redis://b"}, file: source{"zk", "zk://c"}, want: source{"redis", "redis://b"}},
-		{file: source{"zk", "zk://c"}, want: source{"zk", "zk://c"}},
-		{flags: source{"zk", ""}, env: source{"", "zk://b"}, want: source{"zk", "zk://b"}},
-		{flags: source{"", "zk://a"}, env: source{"zk", "zk://b"}, want: source{"zk", "zk://a"}},
-		{flags: source{"", "zk://a"}, file: source{"zk", "zk://c"}, want: source{"zk", "zk://a"}},
-		{flags: source{"zk", ""}, env: source{"redis", "redis://b"}, want: source{"zk", ""}},
-		{flags: source{"zk", ""}, env: source{"redis", "redis://b"}, file: source{"zk", "zk://c"}, want: source{"zk", "zk://c"}},
+		{want: source{"sqlite", "", ""}},
+		{flags: source{"", "/x/locks.db", ""}, want: source{"sqlite", "/x/locks.db", ""}},
+		{env: source{"", "./locks.db", ""}, want: source{"sqlite", "./locks.db", ""}},
+		{flags: source{"zk", "zk://a", ""}, env: source{"redis", "redis://b", ""}, file: source{"redis", "redis://c", ""}, want: source{"zk", "zk://a", ""}},
+		{env: source{"redis", "redis://b", ""}, file: source{"zk", "zk://c", ""}, want: source{"redis", "redis://b", ""}},
+		{file: source{"zk", "zk://c", ""}, want: source{"zk", "zk://c", ""}},
+		{flags: source{"zk", "", ""}, env: source{"", "zk://b", ""}, want: source{"zk", "zk://b", ""}},
+		{flags: source{"", "zk://a", ""}, env: source{"zk", "zk://b", ""}, want: source{"zk", "zk://a", ""}},
+		{flags: source{"", "zk://a", ""}, file: source{"zk", "zk://c", ""}, want: source{"zk", "zk://a", ""}},
+		{flags: source{"zk", "", ""}, env: source{"redis", "redis://b", ""}, want: source{"zk", "", ""}},
+		{flags: source{"zk", "", ""}, env: source{"redis", "redis://b", ""}, file: source{"zk", "zk://c", ""}, want: source{"zk", "zk://c", ""}},
 	} {
 		config := withoutStore(t)
 		t.Setenv(driverVariable, c.env.driver)
@@ -59,7 +60,7 @@ func TestTheStoreComesFromFlagsThenEnvironmentThenFile(t *testing.T) {
 		}
 		s := store{driver: c.flags.driver, dsn: c.flags.dsn}
 		require.NoError(t, s.resolve(), "%+v", c)
-		assert.Equal(t, c.want, source{s.driver, s.dsn}, "%+v", c)
+		assert.Equal(t, c.want, source{s.driver, s.dsn, ""}, "%+v", c)
 	}
 }
 
@@ -97,8 +98,6 @@ func TestANamedConfigFileIsRead(t *testing.T) {
 	require.NoError(t, s.resolve())
 	assert.Equal(t, "zk", s.driver)
 
-	require.NoError(t, (&store{config: os.DevNull}).resolve(), "no regular file, so its mode does not matter")
-
 	for _, s := range []store{{config: path + "-missing"}, {config: filepath.Dir(path)}} {
 		err := s.resolve()
 		require.ErrorContains(t, err, "config file "+s.config)
@@ -108,11 +107,17 @@ func TestANamedConfigFileIsRead(t *testing.T) {
 
 func TestABadConfigFileIsRefusedWithoutItsPassword(t *testing.T) {
 	for text, says := range map[string]string{
-		"drivr = redis":               "line 1 sets neither driver nor dsn",
-		"# x\nredis://alice:geheim@h": "line 2 sets neither",
-		"dsn":                         "line 1 has no value",
-		"dsn = a\n\ndsn = redis://alice:geheim@h":  "line 3 gives a second dsn",
-		"dsn = " + strings.Repeat("geheim", 1<<14): "too long",
+		"":                            "names no store",
+		"# driver = redis\n":          "names no store",
+		"drivr = redis":               "line 1 sets none of driver, dsn and require",
+		"# x\nredis://alice:geheim@h": "line 2 sets none",
+		"driver = zk\ndsn = zk://alice:geheim@h\t# main": "line 2 has a comment behind the value",
+		"driver = sqlite\ndsn = locks.db":                "relative path",
+		"dsn = ./locks.db":                               "relative path",
+		"driver = zk\nrequire = geheim":                  "can only be shared",
+		"dsn":                                            "line 1 has no value",
+		"dsn = a\n\ndsn = redis://alice:geheim@h":        "line 3 gives a second dsn",
+		"dsn = " + strings.Repeat("geheim", 1<<14):       "too long",
 	} {
 		require.NoError(t, os.WriteFile(withoutStore(t), []byte(text), 0o600))
 		err := new(store).resolve()
@@ -143,5 +148,58 @@ func TestAConfigFileThatOthersCanChangeOrWhosePasswordTheyCanReadIsRefused(t *te
 		}
 		require.ErrorContains(t, err, c.says)
 		assert.NotContains(t, err.Error(), "geheim")
+	}
+}
+
+func TestTheMachinesConfigFileIsTheLastPlace(t *testing.T) {
+	config := withoutStore(t)
+	require.NoError(t, os.WriteFile(systemConfig, []byte("driver = redis"), 0o600))
+	var s store
+	require.NoError(t, s.resolve())
+	assert.Equal(t, "redis", s.driver, "without a file of the user, as under sudo")
+
+	require.NoError(t, os.WriteFile(config, []byte("driver = zk"), 0o600))
+	s = store{}
+	require.NoError(t, s.resolve())
+	assert.Equal(t, "zk", s.driver)
+}
+
+func TestAStoreOfOneMachineIsRefusedWhereASharedOneIsRequired(t *testing.T) {
+	for _, c := range []struct {
+		store store
+		env   string
+		file  string
+		says  string
+	}{
+		{store{}, "shared", "", "a store of several machines is required"},
+		{store{}, "", "require = shared", "names no store"},
+		{store{dsn: "/x/locks.db"}, "", "require = shared", "a store of several machines is required"},
+		{store{driver: "mem"}, "shared", "", "excludes nobody"},
+		{store{driver: "zk"}, "yes", "", "can only be shared"},
+		{store{driver: "zk"}, "shared", "", ""},
+		{store{}, "", "driver = zk\nrequire = shared", ""},
+	} {
+		config := withoutStore(t)
+		t.Setenv(requireVariable, c.env)
+		if c.file != "" {
+			require.NoError(t, os.WriteFile(config, []byte(c.file), 0o600))
+		}
+		if err := c.store.resolve(); c.says != "" {
+			assert.ErrorContains(t, err, c.says, "%+v", c)
+		} else {
+			assert.NoError(t, err, "%+v", c)
+		}
+	}
+}
+
+func TestEachCommandRefusesAStoreOfOneMachine(t *testing.T) {
+	withoutStore(t)
+	t.Setenv(requireVariable, "shared")
+	_, err := parseRun([]string{"l", "--", "true"})
+	assert.ErrorContains(t, err, "a store of several machines is required")
+	for _, args := range []string{"queue l", "ls", "release l n", "doctor"} {
+		status, _, errs := runTool(t, strings.Fields(args)...)
+		assert.Equal(t, usageStatus, status, args)
+		assert.Contains(t, errs, "a store of several machines is required", args)
 	}
 }

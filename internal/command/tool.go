@@ -8,12 +8,14 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // tool is one run of a command that inspects a store. It has the command's
@@ -26,6 +28,7 @@ type tool struct {
 	store   store
 	json    bool
 	timeout time.Duration
+	server  atomic.Pointer[string] // of the latest session
 
 	args           []string // as typed
 	stdout, stderr io.Writer
@@ -57,7 +60,9 @@ func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, 
 		err = t.store.resolve()
 	}
 	if err == nil {
-		client, err = t.store.open()
+		client, err = t.store.open(dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, info recipes.ConnectedInfo) {
+			t.server.Store(&info.Session.Server)
+		}}))
 	}
 	if err != nil {
 		t.say(err.Error() + "\nTry: dlock help " + t.name)
@@ -112,7 +117,15 @@ func (t *tool) explain(err error) string {
 	} else if !errors.Is(err, dlock.ErrUnavailable) {
 		return text
 	}
-	return fmt.Sprintf("%s (the store is %s %s)", text, t.store.driver, t.store.dsn)
+	return fmt.Sprintf("%s (the store is %s)", text, t.storeName())
+}
+
+func (t *tool) storeName() string {
+	server := t.server.Load()
+	if server == nil {
+		server = new(string)
+	}
+	return t.store.name(*server)
 }
 
 // say prints a message to standard error. It removes passwords, and control

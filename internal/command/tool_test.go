@@ -39,6 +39,7 @@ func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Setenv("DLOCK_CONFIG", "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
+	systemConfig = t.TempDir() + "/none"
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
 		shared = store
@@ -79,6 +80,7 @@ func TestQueueShowsHolderAndWaiters(t *testing.T) {
 		time.Sleep(75 * time.Second)
 		status, out, errs := runTool(t, "queue", "stock/42")
 		require.Zero(t, status, errs)
+		assert.Equal(t, "dlock queue: the store is shared\n", errs)
 		lines := strings.Split(out, "\n")
 		require.Len(t, lines, 4)
 		for _, line := range lines {
@@ -125,7 +127,7 @@ func TestQueueAsJSON(t *testing.T) {
 			assert.NotEmpty(t, first[field], field)
 		}
 		_, out, _ = runTool(t, "queue", "-json", "nobody")
-		assert.Contains(t, out, `"lock":"nobody"`)
+		assert.Contains(t, out, `"lock":"nobody","store":"shared"`)
 		assert.Contains(t, out, `"contenders":[]`)
 	})
 }
@@ -186,6 +188,7 @@ func TestQueueWatchShowsChangesOnly(t *testing.T) {
 		go func() { status <- Run(ctx, []string{"queue", "-watch", "q", "-timeout", "2s"}, &out, &errs) }()
 		time.Sleep(90 * time.Second)
 		assert.Equal(t, "nobody holds q or waits for it\n", out.next())
+		assert.Equal(t, "dlock queue: the store is shared\n", errs.next())
 
 		c := client(t, store, "web1")
 		lock := held(t, c, "q")
@@ -362,7 +365,7 @@ func TestAStoreThatDoesNotAnswerEndsTheCommand(t *testing.T) {
 			assert.Equal(t, failedStatus, status)
 			assert.Empty(t, out)
 			assert.Contains(t, errs, "no answer within 3s")
-			assert.Contains(t, errs, "(the store is shared )")
+			assert.Contains(t, errs, "(the store is shared)")
 			assert.Less(t, time.Since(began), 4*time.Second)
 		})
 	}

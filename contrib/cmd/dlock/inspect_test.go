@@ -25,7 +25,7 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 // unchanged hides the machine's dlock configuration from the test.
 func unchanged(t *testing.T) {
-	for _, name := range []string{"DLOCK_DRIVER", "DLOCK_DSN", "DLOCK_CONFIG"} {
+	for _, name := range []string{"DLOCK_DRIVER", "DLOCK_DSN", "DLOCK_CONFIG", "DLOCK_REQUIRE"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

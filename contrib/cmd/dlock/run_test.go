@@ -17,14 +17,14 @@ func runIn(t *testing.T, home string, args ...string) (*exec.Cmd, []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), runProgram+"=yes", "HOME="+home, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "DLOCK_DRIVER=", "DLOCK_DSN=", "DLOCK_CONFIG=")
+	cmd.Env = append(os.Environ(), runProgram+"=yes", "HOME="+home, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "DLOCK_DRIVER=", "DLOCK_DSN=", "DLOCK_CONFIG=", "DLOCK_REQUIRE=")
 	out, _ := cmd.CombinedOutput()
 	return cmd, out
 }
 
 func TestRunWithoutAStoreUsesAFileOfTheUser(t *testing.T) {
 	home := t.TempDir()
-	cmd, out := runIn(t, home, "run", "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK $DLOCK_TOKEN"; "$0" run -n backup -- echo wrong; echo $?; exit 5`, os.Args[0])
+	cmd, out := runIn(t, home, "run", "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK $DLOCK_TOKEN"; "$0" run -n -v backup -- echo wrong; echo $?; exit 5`, os.Args[0])
 	if got := string(out); cmd.ProcessState.ExitCode() != 5 || !strings.HasPrefix(got, "backup 1\n") || !strings.HasSuffix(got, "\n121\n") || strings.Contains(got, "wrong\n") {
 		t.Errorf("%v: %s", cmd.ProcessState, out)
 	}
@@ -35,8 +35,8 @@ func TestRunWithoutAStoreUsesAFileOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if len(found) != 1 {
-		t.Errorf("files: %q", found)
+	if len(found) != 1 || !strings.Contains(string(out), "dlock run: the store is sqlite "+found[0]+"\n") {
+		t.Errorf("files: %q: %s", found, out)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 	if out, status := once("job", "--", "echo", "again"); status != 0 || out != "" {
 		t.Errorf("status %d after a run: %s", status, out)
 	}
-	if out, status := once("-v", "job", "--", "echo", "again"); status != 0 || !strings.HasPrefix(out, "dlock run: not run: job has run for ") {
+	if out, status := once("-v", "job", "--", "echo", "again"); status != 0 || !strings.Contains(out, "\ndlock run: not run: job has run for ") {
 		t.Errorf("status %d after a run, with -v: %s", status, out)
 	}
 	if out, status := once("-n", "job", "--", "true"); status != 2 || !strings.Contains(out, "leave out -n") {
