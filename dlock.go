@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -44,15 +45,19 @@ func Drivers() []string {
 //
 // Open does no I/O; use Ping to check that the store can be reached. Open
 // returns an error if no driver of that name is registered, or if the driver
-// rejects the data source name. The error never repeats a password.
-func Open(driverName, dsn string, opts ...Option) (*Client, error) {
+// rejects the data source name, or if that has an unprintable character or a
+// part that begins or ends with a blank. The error never repeats a password.
+func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
 	driversMu.RUnlock()
 	if !ok {
 		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", quotedName(driverName), registered())
 	}
-	connector, err := d.OpenConnector(dsn)
+	if err := dsn.Check(dataSource); err != nil {
+		return nil, fmt.Errorf("dlock: open %q: the data source name has %w", driverName, err)
+	}
+	connector, err := d.OpenConnector(dataSource)
 	if err != nil {
 		return nil, fmt.Errorf("dlock: open %q: %w", driverName, err)
 	}

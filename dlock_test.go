@@ -48,6 +48,26 @@ type nilDriver struct{}
 
 func (nilDriver) OpenConnector(string) (driver.Connector, error) { return nil, nil }
 
+func TestOpenRefusesWhatNobodySeesInADSN(t *testing.T) {
+	for text, says := range map[string]string{
+		"a\n":                          "an unprintable character",
+		"/x/\u200block.db":             "an unprintable character",
+		"zk://u:a%0a@h":                "an unprintable character",
+		" a":                           "a blank",
+		"zk://h/l ?session_timeout=1s": "a blank",
+		"zk://h/l%20":                  "a blank",
+		"zk://u:se%0g@h/%20b?x=%20%41": "a blank",
+	} {
+		_, err := dlock.Open("refuser", text)
+		require.ErrorContains(t, err, says, text)
+		require.NotErrorIs(t, err, errDSN, text)
+	}
+	for _, text := range []string{"/x y/ü.db", "u:%0a@tcp(h)/d", "zk://h1:1, h2/l", "postgres://h/d?options=-c%20a%3D%20b"} {
+		_, err := dlock.Open("refuser", text)
+		require.ErrorIs(t, err, errDSN, text)
+	}
+}
+
 func TestOpenRefusesANilConnector(t *testing.T) {
 	_, err := dlock.Open("a nil driver", "")
 	require.EqualError(t, err, `dlock: open "a nil driver": the driver has returned no connector`)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // URL holds the parts of user:password@host:port,host:port/path?query, the text
@@ -16,6 +17,31 @@ type URL struct {
 	Hosts string
 	Path  string // with its slash; may be empty
 	Query string
+}
+
+// Check returns an error if a data source name, or a part of a URL once
+// decoded, has an unprintable character, or a blank at either end. Such a
+// character, for example the newline of a secret made by echo, is invisible but
+// may name another store. dlock.Open calls Check for every driver.
+func Check(text string) error {
+	parts := []string{text}
+	if scheme, _, found := strings.Cut(text, "://"); found && !strings.ContainsAny(scheme, ":@(/?") {
+		parts = append(parts, strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(":/?&=@", r) })...)
+		for i, part := range parts {
+			if decoded, err := url.PathUnescape(part); err == nil {
+				parts[i] = decoded
+			}
+		}
+	}
+	for _, part := range parts {
+		if strings.ContainsFunc(part, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return errors.New("an unprintable character, such as a newline")
+		}
+		if strings.TrimSpace(part) != part {
+			return errors.New("a blank at the beginning or the end of a part")
+		}
+	}
+	return nil
 }
 
 // Split splits text into its parts. It returns an error if a password contains

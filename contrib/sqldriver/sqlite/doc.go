@@ -19,8 +19,9 @@
 //     then the old and the new file both grant locks, and tokens may come
 //     again. Nor may the directory locks.db-sessions be removed while sessions
 //     live.
-//   - One path of the file. SQLite names the write-ahead log after the path, so
-//     a hard link, or a bind mount of the file alone, would damage the file.
+//   - One name of the file, besides symbolic links. SQLite names the write-ahead
+//     log after the file, so a hard link, or a bind mount of the file alone,
+//     would damage the file.
 //   - A process that leaves the file to SQLite. If the program itself opens and
 //     closes the file, for example to copy it, the kernel drops the locks that
 //     SQLite holds on it in this process (POSIX locks). A program that writes

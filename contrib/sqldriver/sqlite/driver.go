@@ -11,13 +11,16 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	modernc "modernc.org/sqlite"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/driver/session"
 )
 
@@ -36,8 +39,8 @@ const (
 // OpenConnector parses a data source name, described in the package
 // documentation. It does no I/O. A relative path is relative to the current
 // directory.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
-	path, query, _ := strings.Cut(dsn, "?")
+func (Driver) OpenConnector(text string) (driver.Connector, error) {
+	path, query, _ := strings.Cut(text, "?")
 	c := &connector{path: path, timeout: defaultTimeout}
 	switch {
 	case strings.HasPrefix(path, "file:"):
@@ -47,14 +50,13 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	case strings.Contains(path, ":memory:"):
 		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
 			"give the path of a file, or use package memdriver")
-	case strings.ContainsRune(path, 0):
-		return nil, errors.New("sqlite: dsn: the path contains a zero byte")
 	}
-	var err error
-	if path != "" { // a later change of the working directory must not matter
-		if c.path, err = filepath.Abs(path); err != nil {
-			return nil, fmt.Errorf("sqlite: dsn: the relative path: %w", err)
-		}
+	err := dsn.Check(path)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: dsn: the path has %w", err)
+	}
+	if c.path, err = absolute(path); err != nil {
+		return nil, fmt.Errorf("sqlite: dsn: the relative path: %w", err)
 	}
 	params, err := url.ParseQuery(query)
 	if err != nil {
@@ -78,6 +80,20 @@ func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 	}
 	return c, nil
+}
+
+// absolute keeps .. in the path, because behind a symbolic link it is not the
+// directory before the link. A later change of the working directory must not
+// matter.
+func absolute(path string) (string, error) {
+	switch {
+	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):
+		return path, nil
+	case runtime.GOOS == "windows": // it ignores links before ..
+		return filepath.Abs(path)
+	}
+	dir, err := os.Getwd()
+	return dir + "/" + path, err
 }
 
 func checkTimeout(d time.Duration) error {
@@ -135,20 +151,22 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
+	dir, name := filepath.Split(path)
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
+		path, dir = resolved, filepath.Dir(resolved)
+	} else if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		path, dir = filepath.Join(resolved, name), resolved
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a directory: give the path of a file in it", errPermanent, path)
 	} else if err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%w: %s is a device, a pipe or a socket: give the path of a file", errPermanent, path)
 	}
-	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("%w: the directory %s does not exist: make it", errPermanent, dir)
-	case err == nil && !info.IsDir():
+	case err == nil && !info.IsDir(), errors.Is(err, syscall.ENOTDIR):
 		return "", fmt.Errorf("%w: %s is not a directory", errPermanent, dir)
 	case err != nil:
 		return "", err

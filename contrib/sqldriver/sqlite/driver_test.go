@@ -26,7 +26,7 @@ func TestBadDSNsAreRefused(t *testing.T) {
 		":memory:":                                 "in memory",
 		"mysql://shop:secret/x?secret=3@db":        "in place of a URL",
 		"file::memory:?cache=shared":               "without the prefix",
-		"/d/a\x00b":                                "zero byte",
+		"/d/a\x00b":                                "unprintable character",
 		"/d?timeout=10s":                           `unknown parameter "timeout"`,
 		"/d?session_timeout=ten":                   "between 100ms and 24h",
 		"/d?session_timeout=":                      "between 100ms and 24h",

@@ -271,6 +271,29 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
+func TestOneFileHasOneHolderByWhateverPath(t *testing.T) {
+	dir := directory(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b", "c"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join("a", "b", "c"), filepath.Join(dir, "link")))
+	held, err := open(t, filepath.Join(dir, "a", "b", "locks.db")).RWMutex("l").TryLock(t.Context())
+	require.NoError(t, err)
+	refused := func(path string) {
+		t.Helper()
+		_, err := open(t, path).RWMutex("l").TryLock(t.Context())
+		assert.ErrorIs(t, err, dlock.ErrLocked, path)
+	}
+	refused(dir + "/link/../locks.db")
+	t.Chdir(dir)
+	refused("link/../locks.db")
+	t.Chdir(filepath.Join(dir, "link"))
+	refused("../locks.db")
+	t.Setenv("PWD", "")
+	refused("../locks.db")
+	assert.NoError(t, held.Unlock())
+	err = newStoreAt(t, dir+"/missing/../locks.db", time.Minute).connectOnce(t)
+	assert.ErrorContains(t, err, "does not exist: make it", "as for the kernel")
+}
+
 // Users of a group may share a directory with the setgid bit, so the files of
 // sessions must belong to that group.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
