@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -240,6 +241,24 @@ func TestRunExitStatuses(t *testing.T) {
 		if c.stderr == "" {
 			assert.Empty(t, stderr.String(), "%q", c.args)
 		}
+	}
+}
+
+// In such a place dlock would kill the wrong processes, and the command would go
+// on under the next holder.
+func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
+	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
+		j := newJob(t, longStore(t), "echo wrong")
+		j.Args = append([]string{"sh", "-c", mount + ` || exit 99; exec "$0" "$@"`, j.Path}, j.Args[1:]...)
+		j.Path = "/bin/sh"
+		j.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+		out, err := j.Output()
+		if errors.Is(err, syscall.EPERM) || j.ProcessState.ExitCode() == 99 {
+			t.Skip("this user may not make namespaces")
+		}
+		assert.Equal(t, 125, j.ProcessState.ExitCode(), "%v %s", err, &j.stderr)
+		assert.Contains(t, j.stderr.String(), says)
+		assert.Empty(t, out)
 	}
 }
 

@@ -43,12 +43,13 @@ import (
 // Exit statuses of dlock run. They avoid those of common programs: xargs and
 // timeout use some of 123 to 127, and shells use 126 and up.
 const (
-	lockedStatus     = 121 // command not run: another contender has the lock
-	storeStatus      = 122 // command not run: the store failed
-	lostStatus       = 123 // the lock was lost while the command ran
-	cannotRunStatus  = 126
-	notFoundStatus   = 127
-	signalBaseStatus = 128
+	lockedStatus      = 121 // command not run: another contender has the lock
+	storeStatus       = 122 // command not run: the store failed
+	lostStatus        = 123 // the lock was lost while the command ran
+	cannotWatchStatus = 125 // command not run: dlock could not find its processes, or not start its own
+	cannotRunStatus   = 126
+	notFoundStatus    = 127
+	signalBaseStatus  = 128
 )
 
 // tryFor is how long dlock run -n tries to reach the store, unless -w sets

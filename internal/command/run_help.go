@@ -22,6 +22,7 @@ Exit status: that of the command, or 128 + n if signal n ended it. Or:
   122  not run: the store could not be reached, or failed
   123  the lock was lost before it was released: the command was ended, or
        others may have had the lock while it ran
+  125  not run: dlock could not watch the command, for example without /proc
   126  not run: the file cannot be executed
   127  not run: there is no such command
 

@@ -10,5 +10,5 @@ func holderMain(string) int { return usageStatus }
 
 func supervise(r *runSettings, stderr io.Writer) int {
 	r.say(stderr, "not run: this system has no process groups; take the lock in the program, with package dlock")
-	return cannotRunStatus
+	return cannotWatchStatus
 }

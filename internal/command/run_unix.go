@@ -75,9 +75,12 @@ func supervise(r *runSettings, stderr io.Writer) int {
 	r.Group = terminalGroup()
 	info, err := os.Stderr.Stat()
 	r.ShowsWaits = r.NamesStore || err == nil && info.Mode()&os.ModeCharDevice != 0
-	if err := s.start(); err != nil {
+	if err = checkProcesses(); err == nil {
+		err = s.start()
+	}
+	if err != nil {
 		r.say(stderr, "not run: "+err.Error())
-		return cannotRunStatus
+		return cannotWatchStatus
 	}
 	return s.run()
 }

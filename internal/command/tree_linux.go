@@ -2,6 +2,8 @@ package command
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -14,6 +16,20 @@ import (
 func adoptOrphans() {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER, since Linux 3.4
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
+}
+
+// checkProcesses returns an error if /proc is missing or belongs to another PID
+// namespace, because processes would then miss what the command has started, and
+// find others instead.
+func checkProcesses() error {
+	self, err := os.Readlink("/proc/self")
+	if err == nil && self != strconv.Itoa(os.Getpid()) {
+		err = errors.New("it belongs to another PID namespace")
+	}
+	if err != nil {
+		return fmt.Errorf("the processes of the command could not be found in /proc: %w: mount it, as unshare --mount-proc and bwrap --proc /proc do", err)
+	}
+	return nil
 }
 
 // processes returns the ids of the living descendants of root.
