@@ -25,8 +25,13 @@ func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {
 	operate(t, memberOf(sessions[0]).path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
 }
 
-// The process and the database share a clock, so a holder knows that it has
-// lost the lock by the time the next contender gets it.
+// pass has the same effect on the database as d without heartbeats.
+func pass(t *testing.T, d time.Duration, s *session.Session) {
+	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
+}
+
+// The deadlines count by the clock of the boot, so a holder knows that it has
+// lost the lock before the next contender gets it.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
@@ -43,6 +48,12 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	stepClock(t, time.Hour, holder, next)
 	require.ErrorIs(t, holder.Err(), driver.ErrSessionEnded)
 	require.ErrorIs(t, next.Err(), driver.ErrSessionEnded)
+	if boot, _ := bootClock(time.Now()); boot != "" {
+		list, err = connect(t, st).List(t.Context(), "q")
+		require.NoError(t, err)
+		require.Len(t, list, 1, "the clock of the boot was not set")
+		pass(t, time.Hour, holder)
+	}
 	joined, err := connect(t, st).Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
 	require.NoError(t, err)
 	require.Empty(t, joined.Ahead)
@@ -72,4 +83,26 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 	list, err := other.List(t.Context(), "q")
 	require.NoError(t, err)
 	require.Equal(t, []driver.Node{behind.Node}, list)
+}
+
+// A stopped holder neither renews its session nor unlocks its file.
+func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
+	if boot, _ := bootClock(time.Now()); boot == "" {
+		t.Skip("this system has no clock that cannot be set")
+	}
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	stopped, other := connect(t, st), connect(t, st)
+	held, err := stopped.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+
+	stepClock(t, -time.Hour, stopped, other)
+	info, err := other.Read(t.Context(), "q", held.Name)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.SessionLeft, time.Hour)
+	pass(t, time.Hour, stopped)
+	_, err = memberOf(other).Expire(t.Context())
+	require.NoError(t, err)
+	list, err := other.List(t.Context(), "q")
+	require.NoError(t, err)
+	require.Empty(t, list)
 }

@@ -29,8 +29,9 @@
 //
 // A step of the machine's clock never gives a lock two holders. If the clock
 // steps forward by more than half of the session timeout, sessions may end
-// early, first in their processes. After a step back, the locks of a killed
-// process stay longer on systems without flock.
+// early, first in their processes. A step back keeps the locks of a stopped
+// process longer, and without flock those of a killed one; not on Linux, where
+// deadlines count by the clock of the boot.
 //
 // Commits do not wait for the disk. A power cut may lose the latest, whose
 // sessions have died with the machine, but never damages the file. Tokens still

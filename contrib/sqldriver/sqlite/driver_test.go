@@ -81,14 +81,14 @@ func TestPathsThatCannotWorkSayWhy(t *testing.T) {
 	}
 	newer := filepath.Join(dir, "newer.db")
 	require.NoError(t, newStoreAt(t, newer, time.Minute).connectOnce(t))
-	operate(t, newer, `UPDATE dlock_store SET schema = 2`)
+	operate(t, newer, `UPDATE dlock_store SET schema = 3`)
 	foreign := filepath.Join(dir, "foreign.db")
 	operate(t, foreign, `CREATE TABLE dlock_store (a)`)
 	for path, says := range map[string]string{
 		filepath.Join(dir, "missing", "locks.db"): "does not exist: make it",
 		dir: "is a directory",
 		write("text", strings.Repeat("hello\n", 999)): "no SQLite database",
-		newer:   "have the version 2",
+		newer:   "have the version 3",
 		foreign: "tables of dlock in the database are not as this program expects",
 		filepath.Join(write("plain", ""), "locks.db"): "not a directory",
 	} {

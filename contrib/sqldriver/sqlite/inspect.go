@@ -17,9 +17,9 @@ func (m *member) Read(ctx context.Context, queue, name string) (info driver.Node
 
 func (m *member) readNode(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	var alive bool
-	var seq, created, end *int64
+	var seq, created, left *int64
 	var owner *string
-	_, err = m.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created, &end}, m.presence.id, queue, name)
+	_, err = m.db.row(ctx, sqlNode, []any{&alive, &seq, &owner, &info.Data, &created, &left}, byClock(m.presence.id, queue, name)...)
 	switch {
 	case err != nil:
 		return info, err
@@ -34,8 +34,8 @@ func (m *member) readNode(ctx context.Context, queue, name string) (info driver.
 	if created != nil {
 		info.Created = time.UnixMicro(*created)
 	}
-	if end != nil {
-		info.SessionLeft = max(0, time.Until(time.UnixMicro(*end)))
+	if left != nil {
+		info.SessionLeft = max(0, time.Duration(*left)*time.Microsecond)
 	}
 	return info, nil
 }

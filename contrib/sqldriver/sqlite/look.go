@@ -165,19 +165,13 @@ func (m *member) Expire(ctx context.Context) (ended bool, err error) {
 // and reports whether there was one.
 func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	var dead []string
-	err = m.db.read(ctx, func(ctx context.Context) error {
-		dead, ended = nil, false
-		return m.db.query(ctx, sqlSessions, func(r rows) error {
-			var id string
-			var end int64
-			err := r.Scan(&id, &end)
-			if m.presence.dead(id) {
-				dead = append(dead, id)
-			}
-			ended = ended || end <= time.Now().UnixMicro()
-			return err
-		}, m.presence.id)
-	})
+	left, err := m.sessions(ctx)
+	for id, left := range left {
+		if m.presence.dead(id) {
+			dead = append(dead, id)
+		}
+		ended = ended || left <= 0
+	}
 	ended = ended || len(dead) > 0
 	if err != nil || !ended {
 		return false, err
@@ -188,7 +182,7 @@ func (m *member) reap(ctx context.Context) (ended bool, err error) {
 				return err
 			}
 		}
-		return m.db.exec(ctx, sqlExpire, time.Now().UnixMicro(), m.presence.id)
+		return m.db.exec(ctx, sqlExpire, byClock(m.presence.id)...)
 	})
 	if err != nil {
 		return false, err
@@ -206,20 +200,29 @@ func (m *member) sweep(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := m.db.read(ctx, func(ctx context.Context) error {
-		return m.db.query(ctx, sqlSessions, func(r rows) error {
-			var id string
-			var end int64
-			err := r.Scan(&id, &end)
-			delete(ids, id)
-			return err
-		}, m.presence.id)
-	})
+	left, err := m.sessions(ctx)
 	if err != nil {
 		return err
 	}
 	for id := range ids {
-		m.presence.forget(id)
+		if _, alive := left[id]; !alive {
+			m.presence.forget(id)
+		}
 	}
 	return nil
+}
+
+// sessions returns how long the other sessions have left, in microseconds.
+func (m *member) sessions(ctx context.Context) (left map[string]int64, err error) {
+	err = m.db.read(ctx, func(ctx context.Context) error {
+		left = make(map[string]int64)
+		return m.db.query(ctx, sqlSessions, func(r rows) error {
+			var id string
+			var d int64
+			err := r.Scan(&id, &d)
+			left[id] = d
+			return err
+		}, byClock(m.presence.id)...)
+	})
+	return left, err
 }

@@ -1,7 +1,7 @@
 package sqlite
 
 // schemaVersion is the supported value of dlock_store.schema.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // createSchema creates the tables and triggers. It runs in the transaction that
 // found the table dlock_store missing.
@@ -16,7 +16,9 @@ CREATE TABLE dlock_store (
 );
 CREATE TABLE dlock_session (
   id       TEXT PRIMARY KEY,
-  deadline INTEGER NOT NULL
+  deadline INTEGER NOT NULL,
+  boot     TEXT,
+  until    INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE dlock_node (
   queue   TEXT NOT NULL,
@@ -47,7 +49,7 @@ END;
 CREATE TRIGGER dlock_node_delete AFTER DELETE ON dlock_node BEGIN
   UPDATE dlock_store SET changes = changes + 1;
 END;
-INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 1, 0, 0, 0);
+INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 2, 0, 0, 0);
 `
 
 // The driver's statements. Each change is one transaction between sqlBegin and
@@ -66,12 +68,17 @@ const (
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
-	sqlSessions   = `SELECT id, deadline FROM dlock_session WHERE id <> ?`
-	sqlAddSession = `INSERT INTO dlock_session (id, deadline) VALUES (?, ?)`
-	sqlBeat       = `UPDATE dlock_session SET deadline = ? WHERE id = ?`
+	// sqlLeft is how long a session has left: by the clock of its boot if that
+	// is also ours, and otherwise by the wall clock, which may be set. A statement
+	// with these first parameters gets its arguments from byClock.
+	sqlLeft = `iif(boot = ?1, until - ?2, deadline - ?3)`
+
+	sqlSessions   = `SELECT id, ` + sqlLeft + ` FROM dlock_session WHERE id <> ?4`
+	sqlAddSession = `INSERT INTO dlock_session (boot, until, deadline, id) VALUES (?1, ?2 + ?4, ?3 + ?4, ?5)`
+	sqlBeat       = `UPDATE dlock_session SET boot = ?1, until = ?2 + ?4, deadline = ?3 + ?4 WHERE id = ?5`
 	sqlEnd        = `DELETE FROM dlock_session WHERE id = ?`
 	sqlAlive      = `SELECT count(*) FROM dlock_session WHERE id = ?`
-	sqlExpire     = `DELETE FROM dlock_session WHERE deadline <= ? AND id <> ?`
+	sqlExpire     = `DELETE FROM dlock_session WHERE ` + sqlLeft + ` <= 0 AND id <> ?4`
 
 	sqlNumber = `UPDATE dlock_store SET last = last + 1
 		WHERE last < reserved AND EXISTS (SELECT 1 FROM dlock_session WHERE id = ?)
@@ -102,10 +109,10 @@ const (
 	// still exists.
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
-	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
+	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?4),
 		n.seq, n.session, n.data, n.created,
-		(SELECT deadline FROM dlock_session WHERE id = n.session)
-		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? AND n.name = ?`
+		(SELECT ` + sqlLeft + ` FROM dlock_session WHERE id = n.session)
+		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ?5 AND n.name = ?6`
 	sqlQueues = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), n.queue
 		FROM dlock_store s LEFT JOIN (SELECT DISTINCT queue FROM dlock_node) n`
 

@@ -145,7 +145,7 @@ func (m *member) Start(h session.Host) { m.host = h }
 
 func (m *member) Begin(ctx context.Context, timeout time.Duration) (session.Begun, error) {
 	err := m.db.update(ctx, func(ctx context.Context) error {
-		return m.db.exec(ctx, sqlAddSession, m.presence.id, deadline(timeout))
+		return m.db.exec(ctx, sqlAddSession, byClock(timeout.Microseconds(), m.presence.id)...)
 	})
 	if err == nil {
 		m.host.Go(m.hear)
@@ -159,9 +159,13 @@ func (m *member) hear(ctx context.Context) {
 	m.presence.hear(m.host.Look)
 }
 
-// deadline returns the time at which the database ends a session whose last
-// heartbeat is now, in microseconds since 1970.
-func deadline(timeout time.Duration) int64 { return time.Now().Add(timeout).UnixMicro() }
+// byClock returns the arguments of a statement that uses sqlLeft or writes a
+// deadline, in microseconds: the boot, its clock, the time since 1970, and args.
+func byClock(args ...any) []any {
+	now := time.Now()
+	boot, since := bootClock(now)
+	return append([]any{boot, since.Microseconds(), now.UnixMicro()}, args...)
+}
 
 // Beat implements session.Store. A search for dead processes is due after each
 // heartbeat, so it returns zero.
@@ -173,7 +177,7 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		if err := m.db.checkSide(); err != nil {
 			return err
 		}
-		beats, err := m.db.changed(ctx, sqlBeat, deadline(m.timeout), m.presence.id)
+		beats, err := m.db.changed(ctx, sqlBeat, byClock(m.timeout.Microseconds(), m.presence.id)...)
 		if err == nil && beats == 0 {
 			err = errExpired
 		}
