@@ -57,6 +57,11 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if set := c.(*connector).settings; set.layout != nil { // dlock's own clients keep the rules of semaphores, too
+		anyKind := *set.layout
+		anyKind.lacks = nil
+		set.layout = &anyKind
+	}
 	made, err := c.Connect(ctx)
 	if err == nil {
 		s.mu.Lock()

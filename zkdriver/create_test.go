@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -184,4 +186,24 @@ func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpCreateContainer))
 	require.Equal(t, 5, b.proxy.Frames(zktest.OpCreate))
 	require.Len(t, b.nodes("some/old/server"), 1)
+}
+
+func TestAnExceededQuotaIsNamed(t *testing.T) {
+	server := zktest.Start(t, zktest.WithConfig(map[string]string{"enforceQuota": "true"}))
+	raw := server.Raw(t)
+	for _, n := range [][2]string{
+		{"/locks", ""}, {"/zookeeper/quota/locks", ""},
+		{"/zookeeper/quota/locks/zookeeper_limits", "count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"},
+		{"/zookeeper/quota/locks/zookeeper_stats", "count=1,bytes=0"},
+	} {
+		_, err := raw.Create(n[0], []byte(n[1]), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+	client, err := dlock.Open("zk", "zk://"+server.Addr()+"/locks")
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.RWMutex("q").Lock(within(t))
+	require.ErrorContains(t, err, "quota of this path or one above it is exceeded")
+	require.NotErrorIs(t, err, dlock.ErrUnavailable)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -3,6 +3,7 @@ package zkdriver
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -209,14 +210,18 @@ type layout struct {
 	// The text before the sequence in the names of writers and readers; reader
 	// is empty if the library has no readers.
 	writer, reader string
+	// lacks matches the prefixes of contenders for which the library would not
+	// wait: a semaphore's, and a reader's if reader is empty.
+	lacks *regexp.Regexp
 }
 
 var (
-	ownLayout    = layout{"dlock", "-W-", "-R-"}
+	units        = regexp.MustCompile(`-[SH]\d+of\d+-$`)
+	ownLayout    = layout{"dlock", "-W-", "-R-", nil}
 	otherLayouts = []layout{
-		{"curator", "-" + curatorWriter, "-__READ__"}, // InterProcessReadWriteLock
-		{"curator-mutex", "-lock-", ""},               // InterProcessMutex, and go-zookeeper's Lock
-		{"kazoo", "__lock__", "__rlock__"},            // Lock, WriteLock and ReadLock
+		{"curator", "-" + curatorWriter, "-__READ__", units},                          // InterProcessReadWriteLock
+		{"curator-mutex", "-lock-", "", regexp.MustCompile("-R-$|" + units.String())}, // InterProcessMutex, and go-zookeeper's Lock
+		{"kazoo", "__lock__", "__rlock__", units},                                     // Lock, WriteLock and ReadLock
 	}
 )
 
@@ -242,14 +247,13 @@ func (l *layout) isKind(prefix string) bool {
 }
 
 // prefix translates a prefix of dlock into the prefix to store. It fails if the
-// library would misread the result, or has no readers and the prefix is a
-// reader's.
+// library would misread the result, or not wait for it.
 func (l *layout) prefix(prefix string) (string, error) {
 	if l == nil {
 		return prefix, nil
 	}
-	if l.reader == "" && strings.HasSuffix(prefix, ownLayout.reader) {
-		return "", fmt.Errorf("zkdriver: names=%s: %w: that library has no readers, so %q cannot be made", l.name, errors.ErrUnsupported, prefix)
+	if l.lacks != nil && l.lacks.MatchString(prefix) {
+		return "", fmt.Errorf("zkdriver: names=%s: %w: that library would not wait for a contender of this kind, so %q cannot be made", l.name, errors.ErrUnsupported, prefix)
 	}
 	if l.name == "curator" && strings.Contains(prefix, curatorWriter) {
 		return "", fmt.Errorf("zkdriver: names=curator: %w: the host name in %q contains %q", driver.ErrBadName, prefix, curatorWriter)

@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 )
 
@@ -68,6 +70,23 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 			assert.ErrorContains(t, err, fmt.Sprintf("its node %s has a name like those of names=%s, which do not respect names=%s", name, other, names))
 			assert.NotErrorIs(t, err, driver.ErrUnavailable, "a retry does not help")
 			assert.Equal(t, []string{name}, b.nodes(queue))
+		}
+	}
+}
+
+// The library would hold the lock beside the holders of units.
+func TestASemaphoreIsRefusedWhereAnotherLibraryTakesPart(t *testing.T) {
+	for _, l := range otherLayouts {
+		b := newFixture(t, "names="+l.name)
+		c, err := Driver{}.OpenConnector("zk://" + b.server.Addr() + b.chroot + "?names=" + l.name)
+		require.NoError(t, err)
+		client := dlock.NewClient(c)
+		defer client.Close()
+		for _, acquire := range []func(context.Context, int) (*dlock.Lock, error){client.Semaphore("q", 2).Acquire, client.Semaphore("q", 2).TryAcquire} {
+			_, err = acquire(within(t), 1)
+			assert.ErrorIs(t, err, errors.ErrUnsupported)
+			assert.NotErrorIs(t, err, dlock.ErrUnavailable)
+			assert.ErrorContains(t, err, "names="+l.name)
 		}
 	}
 }

@@ -98,6 +98,8 @@ func explain(err error, do, path, need string) error {
 		return fmt.Errorf("zkdriver: %s %s: %w: the server knows no name for this client, which acl=creator needs", do, path, err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		return fmt.Errorf("zkdriver: %s %s: %w: a part of the path is the node of a session", do, path, err)
+	case zkconn.QuotaExceeded(err):
+		return fmt.Errorf("zkdriver: %s %s: %w: the hard quota of this path or one above it is exceeded: raise it with setquota", do, path, err)
 	case zkconn.Permanent(err):
 		return fmt.Errorf("zkdriver: %s %s: %w", do, path, err)
 	}

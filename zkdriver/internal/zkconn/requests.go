@@ -355,6 +355,9 @@ func isUnknownCode(err error) bool { return strings.HasPrefix(err.Error(), unkno
 // the request.
 func Unimplemented(err error) bool { return err.Error() == codeUnimplemented }
 
+// QuotaExceeded reports whether err means that a hard quota refuses the request.
+func QuotaExceeded(err error) bool { return err.Error() == codeQuota }
+
 // Permanent reports whether the same request would fail with err again.
 func Permanent(err error) bool {
 	for _, p := range []error{
@@ -365,7 +368,7 @@ func Permanent(err error) bool {
 			return true
 		}
 	}
-	return Unimplemented(err) || err.Error() == codeQuota
+	return Unimplemented(err) || QuotaExceeded(err)
 }
 
 // TimeoutTooShort reports whether err means that the session timeout granted by
