@@ -64,8 +64,9 @@
 // password only by such a refusal. A name that ZooKeeper refuses, such as one
 // with a character beyond U+FFEF, matches driver.ErrBadName. With names, Create
 // fails with [errors.ErrUnsupported] if a node ahead has another library's kind
-// of name, and with curator-mutex so does RLock. [Driver.OpenConnector]
-// describes errors of TLS files. No error contains a password.
+// of name, and so do a Semaphore and, with curator-mutex, RLock.
+// [Driver.OpenConnector] describes errors of TLS files. No error contains a
+// password.
 //
 // # What is stored
 //

@@ -38,6 +38,8 @@ func adviceOn(err error) string {
 		return "find the program that keeps a write transaction open in this file, such as a shell of sqlite3, and end it"
 	case code == codeFull:
 		return "free the disk"
+	case code == codeCorrupt:
+		return adviceOnDamage
 	case errors.Is(err, errPermanent), errors.Is(err, fs.ErrNotExist):
 		return "give the path of another file, or correct this one"
 	}

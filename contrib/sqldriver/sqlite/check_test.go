@@ -81,6 +81,7 @@ func TestCheckOfErrors(t *testing.T) {
 		fmt.Errorf("%w: x is on a file system (NFS) that other machines may share", errPermanent): "local disk",
 		explain(failure(codeReadOnly)): "let this user write",
 		explain(failure(codeFull)):     "free the disk",
+		explain(failure(codeCorrupt)):  "end all programs that use it",
 	} {
 		require.Contains(t, adviceOn(connectError(err)), want)
 	}

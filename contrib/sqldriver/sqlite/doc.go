@@ -16,8 +16,8 @@
 //     these, and all of FUSE, because it cannot tell which of them are local.
 //   - Files that stay in their place. If locks.db, locks.db-wal or locks.db-shm
 //     is removed or replaced, sessions end with their next heartbeat. Until
-//     then the old and the new file both grant locks, and tokens may come
-//     again. Nor may the directory locks.db-sessions be removed while sessions
+//     then the old and the new file both grant locks, or after the removal of
+//     locks.db-wal nobody gets one, and tokens may come again. Nor may the directory locks.db-sessions be removed while sessions
 //     live.
 //   - One name of the file, besides symbolic links. SQLite names the write-ahead
 //     log after the file, so a hard link, or a bind mount of the file alone,

@@ -21,6 +21,7 @@ const (
 	codeBusy       = 5
 	codeLocked     = 6
 	codeReadOnly   = 8
+	codeIO         = 10
 	codeCorrupt    = 11
 	codeFull       = 13
 	codeCantOpen   = 14
@@ -32,6 +33,10 @@ const (
 
 	codeShmSize = 10 | 19<<8 // an extended code
 )
+
+// adviceOnDamage keeps people from removing a file that holders use.
+const adviceOnDamage = "end all programs that use it (fuser or lsof lists them) and try again; " +
+	"only if that does not help, and none is running, restore the file or remove it"
 
 func errorCode(err error) (code int, ok bool) {
 	var e interface{ Code() int }
@@ -60,11 +65,14 @@ func explain(err error) error {
 	}
 	code, _ := errorCode(err)
 	switch code {
+	case codeIO:
+		return fmt.Errorf("%w: a disk error, or the -wal file was removed and a process that stands still has it open: "+
+			"end the processes that fuser or lsof lists for the file: %w", driver.ErrUnavailable, err)
 	case codeNotADB:
 		return fmt.Errorf("%w: the file is no SQLite database: give another path: %w", errPermanent, err)
 	case codeCorrupt:
-		return fmt.Errorf("%w: the database file is damaged: stop all programs that use it, and "+
-			"restore or remove it: %w", errPermanent, err)
+		return fmt.Errorf("%w: the database file is damaged, or its -shm or -wal file was removed while in use: %s: %w",
+			errPermanent, adviceOnDamage, err)
 	case codeReadOnly, codePerm, codeAuth:
 		return fmt.Errorf("%w: the program may not write the database file or its directory: %w", errPermanent, err)
 	case codeError, codeConstraint, codeMismatch, codeMisuse:

@@ -271,6 +271,18 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
+// The holder learns of its loss, but does not unlock.
+func TestARemovedLogBlocksNobodyAfterTheNextHeartbeat(t *testing.T) {
+	path := filepath.Join(directory(t), "locks.db")
+	start(t, "hold", path+"?session_timeout=1s").line(t)
+	require.NoError(t, os.Remove(path+"-wal"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lock, err := open(t, path).RWMutex("stock/42").Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock())
+}
+
 func TestOneFileHasOneHolderByWhateverPath(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b", "c"), 0o700))

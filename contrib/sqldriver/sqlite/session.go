@@ -170,10 +170,7 @@ func byClock(args ...any) []any {
 // Beat implements session.Store. A search for dead processes is due after each
 // heartbeat, so it returns zero.
 func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
-	if !inPlace(m.path, m.file) {
-		return 0, fmt.Errorf("%w: %s", errReplaced, m.path)
-	}
-	return 0, m.db.beat(ctx, func(ctx context.Context) error {
+	beat := func(ctx context.Context) error {
 		if err := m.db.checkSide(); err != nil {
 			return err
 		}
@@ -185,7 +182,14 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 			err = fmt.Errorf("%w: %w", errExpired, err)
 		}
 		return err
-	})
+	}
+	if err = fmt.Errorf("%w: %s", errReplaced, m.path); inPlace(m.path, m.file) {
+		err = m.db.beat(ctx, beat)
+	}
+	if errors.Is(err, errReplaced) {
+		m.db.close() // as long as a connection has the old files open, no other can use the new ones
+	}
+	return 0, err
 }
 
 func (m *member) End(ctx context.Context) error {
