@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/reason"
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
@@ -24,7 +25,7 @@ var (
 
 // dialing is a client's connection state, shared by its attempts to connect.
 type dialing struct {
-	err     atomic.Pointer[error] // the last error of Connect; nil after a success
+	err     atomic.Pointer[error] // the last error of Connect, or why it waits; nil after a success
 	attempt *dialAttempt
 
 	// Used by one attempt at a time:
@@ -174,7 +175,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 		return nil, err
 	}
 	defer c.endConnect(a)
-	s, err := c.connector.Connect(ctx)
+	s, err := c.connector.Connect(reason.With(ctx, func(err error) { c.dialing.err.Store(&err) }))
 	if s == nil && err == nil {
 		return nil, errNoSession
 	}
@@ -275,7 +276,7 @@ func (c *Client) logSilence() {
 	if err == nil {
 		err = errNoAnswer // Connect has not returned yet
 	}
-	c.options.alarms().Warn("dlock: still no answer from the store", "waited", silentAfter, "error", err)
+	c.options.alarms().Warn("dlock: still no session with the store", "waited", silentAfter, "error", err)
 }
 
 // alarms returns the logger for warnings that are logged even without

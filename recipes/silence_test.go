@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/reason"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -59,16 +60,21 @@ var (
 	refuses = connectorFunc(func(context.Context) (driver.Session, error) {
 		return nil, fmt.Errorf("%w: connect to zk1:2181: refused", driver.ErrUnavailable)
 	})
+	waits = connectorFunc(func(ctx context.Context) (driver.Session, error) {
+		reason.Tell(ctx, fmt.Errorf("%w: no lock is granted until noon", driver.ErrUnavailable))
+		<-ctx.Done()
+		return nil, errors.Join(driver.ErrUnavailable, ctx.Err())
+	})
 	hangs = connectorFunc(func(ctx context.Context) (driver.Session, error) {
 		<-ctx.Done()
 		return nil, errors.Join(driver.ErrUnavailable, ctx.Err())
 	})
 )
 
-const silence = `level=WARN msg="dlock: still no answer from the store" waited=5s error="store unavailable: `
+const silence = `level=WARN msg="dlock: still no session with the store" waited=5s error="store unavailable: `
 
 func TestAStoreThatNeverAnsweredIsReportedOnce(t *testing.T) {
-	for name, connector := range map[string]connectorFunc{"connect to zk1:2181: refused": refuses, "no answer": hangs} {
+	for name, connector := range map[string]connectorFunc{"connect to zk1:2181: refused": refuses, "no answer": hangs, "no lock is granted until noon": waits} {
 		log := captureDefault(t)
 		inWorld(t, func(w *world) {
 			c := w.connecting(connector)

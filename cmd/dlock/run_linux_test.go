@@ -290,7 +290,7 @@ func TestRunNamesAnUnreachableServerWithoutItsPassword(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	assert.Equal(t, 122, cmd.ProcessState.ExitCode())
-	assert.Contains(t, string(out), "still connecting to the store zk \"zk://alice:...@"+testenv.Loopback(port))
+	assert.Contains(t, string(out), "still connecting to the store zk zk://alice:...@"+testenv.Loopback(port))
 	assert.Contains(t, string(out), "connection refused")
 	assert.NotContains(t, string(out), "geheim")
 }

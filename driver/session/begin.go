@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/reason"
 )
 
 // errGrace means that the session cannot begin yet.
@@ -36,8 +37,11 @@ func (s *Session) begin(ctx context.Context) error {
 			slog.Default().WarnContext(ctx, s.config.Name+": "+lostData+" until all leases of earlier holders are over",
 				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.config.Server())
 		}
-		if err := s.awaitGrace(ctx); err != nil {
-			return err
+		paused := fmt.Errorf("%s for another %v, until %s, when all leases of earlier holders are over",
+			lostData, s.begun.Rest.Round(100*time.Millisecond), time.Now().Add(s.begun.Rest).Format(time.TimeOnly))
+		reason.Tell(ctx, fmt.Errorf("%w: %w", driver.ErrUnavailable, paused))
+		if !Sleep(ctx, s.begun.Wait) {
+			return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, context.Cause(ctx), paused)
 		}
 	}
 }
@@ -51,12 +55,4 @@ func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 		err = inTime(err)
 	}
 	return b, err
-}
-
-func (s *Session) awaitGrace(ctx context.Context) error {
-	if Sleep(ctx, s.begun.Wait) {
-		return nil
-	}
-	return fmt.Errorf("%w: %w: %s for another %v, until all leases of earlier holders are over",
-		driver.ErrUnavailable, context.Cause(ctx), lostData, s.begun.Rest.Round(100*time.Millisecond))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/reason"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
@@ -274,10 +275,13 @@ func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
 		st.until = time.Now().Add(time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := Connect(ctx, st, Config{Name: "fake", Timeout: time.Minute, Server: func() string { return "here" }})
+		var told error
+		_, err := Connect(reason.With(ctx, func(err error) { told = err }), st, Config{Name: "fake", Timeout: time.Minute, Server: func() string { return "here" }})
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "no lock is granted for another 1h0m0s")
+		until := "no lock is granted for another 1h0m0s, until " + st.until.Format(time.TimeOnly)
+		assert.ErrorContains(t, err, until)
+		assert.ErrorContains(t, told, until, "while it waits")
 	})
 }
 

@@ -58,9 +58,9 @@ type holderProcess struct {
 	exited   chan syscall.WaitStatus
 	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
 
-	session   atomic.Pointer[driver.SessionInfo] // the latest session
-	lastError atomic.Pointer[error]              // error of the latest attempt to connect
-	lock      atomic.Pointer[dlock.Lock]         // nil until granted
+	session atomic.Pointer[driver.SessionInfo] // the latest session
+	warned  atomic.Bool                        // whether a driver has just logged a warning, which says why no session begins
+	lock    atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
 	command int // guarded by mu; process id while the command runs, else 0
@@ -176,6 +176,7 @@ func (h *holderProcess) say(format string, args ...any) {
 // Write sends a line of the log to dlock, which prints it. It makes the holder
 // process a log output.
 func (h *holderProcess) Write(line []byte) (int, error) {
+	h.warned.Store(true)
 	h.say("%s", strings.TrimSpace(string(line)))
 	return len(line), nil
 }
@@ -263,7 +264,7 @@ func (h *holderProcess) sayNotDue(m *dlock.RWMutex) {
 }
 
 func (h *holderProcess) open() error {
-	client, err := h.store().open(dlock.WithTrace(&recipes.Trace{Connected: h.connected}))
+	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // explain says what the client would log
 	h.client = client
 	return err
 }
@@ -301,7 +302,6 @@ func (h *holderProcess) acquire() (*dlock.Lock, error) {
 
 func (h *holderProcess) connected(_ context.Context, info recipes.ConnectedInfo) {
 	if info.Err != nil {
-		h.lastError.Store(&info.Err)
 		return
 	}
 	if h.session.Swap(&info.Session) == nil && h.settings.NamesStore {
@@ -318,16 +318,19 @@ func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop fun
 		defer close(done)
 		tick := time.NewTicker(sayAfter)
 		defer tick.Stop()
-		for saidConnecting, saidHolder := false, !h.settings.ShowsWaits; ; {
+		saidHolder, saidConnecting := !h.settings.ShowsWaits, time.Time{}
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
 			switch connected := h.session.Load() != nil; {
-			case !connected && !saidConnecting:
-				saidConnecting = true
-				h.sayConnecting()
+			case !connected && time.Since(saidConnecting) > time.Minute:
+				saidConnecting = time.Now()
+				if err := h.client.Connected(); err != nil && !h.warned.Swap(false) {
+					h.say("still connecting to the store %s: %s", h.store().name(""), strings.TrimPrefix(err.Error(), "dlock: "))
+				}
 			case connected && !saidHolder:
 				saidHolder = true
 				h.sayHolder(ctx, m)
@@ -335,14 +338,6 @@ func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop fun
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-func (h *holderProcess) sayConnecting() {
-	text := fmt.Sprintf("still connecting to the store %s %q", h.settings.Driver, h.settings.DSN)
-	if err := h.lastError.Load(); err != nil {
-		text += fmt.Sprintf(" (last error: %v)", *err)
-	}
-	h.say("%s", text)
 }
 
 func (h *holderProcess) sayHolder(ctx context.Context, m *dlock.RWMutex) {

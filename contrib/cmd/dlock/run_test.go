@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dlock-go/dlock/internal/redistest"
 )
 
 // runIn runs dlock with its own home directory and without a configured store.
@@ -128,4 +130,14 @@ func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
 		}
 	}
 	_ = first.Wait()
+}
+
+// A fresh Redis grants no lock for one session timeout.
+func TestAStoreThatIsPausedIsToldOnce(t *testing.T) {
+	t.Parallel()
+	dsn := "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=6s"
+	_, out := runIn(t, t.TempDir(), "run", "-driver", "redis", "-dsn", dsn, "l", "--", "true")
+	if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "no lock is granted until") {
+		t.Errorf("%s", out)
+	}
 }
