@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +22,9 @@ const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
+	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; what is caught, child processes do not ignore
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
 	os.Exit(leakcheck.After(zktest.Main(m)))

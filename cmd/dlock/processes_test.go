@@ -204,7 +204,7 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 		t.Skipf("the test needs a file that is always full, as Linux has it: %v", err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"demo"}, {"demo", "-h"}, {"help"}} {
+	for _, args := range [][]string{{"demo"}, {"demo", "-h"}, {"help"}, {"run", "-h"}} {
 		cmd := program(t, args...)
 		var stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = full, &stderr

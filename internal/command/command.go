@@ -4,7 +4,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,7 +45,8 @@ var commands = []command{
 func Main() {
 	if len(os.Args) > 1 {
 		if c := find(os.Args[1]); c != nil && c.ownSignals {
-			os.Exit(c.main(context.Background(), os.Args[2:], os.Stdout, os.Stderr))
+			stdout := &output{file: os.Stdout, end: func() {}}
+			os.Exit(stdout.status(c.main(context.Background(), os.Args[2:], stdout, os.Stderr)))
 		}
 	}
 	signal.Ignore(syscall.SIGPIPE) // so that writes to stdout return EPIPE instead
@@ -55,14 +55,7 @@ func Main() {
 	ctx, _ = signal.NotifyContext(ctx, endings()...)
 	ctx, end := context.WithCancel(ctx)
 	stdout := &output{file: os.Stdout, end: end}
-	status := Run(ctx, os.Args[1:], stdout, os.Stderr)
-	if err := stdout.failure(); err != nil {
-		status = max(status, failedStatus)
-		if !errors.Is(err, syscall.EPIPE) { // not an error: the reader of the output has exited
-			fmt.Fprintf(os.Stderr, "dlock: %v\n", err)
-		}
-	}
-	os.Exit(status)
+	os.Exit(stdout.status(Run(ctx, os.Args[1:], stdout, os.Stderr)))
 }
 
 // endings returns the signals, besides an interrupt, that end the program.

@@ -1,8 +1,11 @@
 package command
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // output is the program's standard output. The first failed write ends the
@@ -28,9 +31,16 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the first write error, or nil.
-func (o *output) failure() error {
+// status returns the exit status of a command that would else exit with status.
+// It prints the first write error.
+func (o *output) status(status int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.err
+	if o.err == nil {
+		return status
+	}
+	if !errors.Is(o.err, syscall.EPIPE) { // not an error: the reader of the output has exited
+		fmt.Fprintf(os.Stderr, "dlock: %v\n", o.err)
+	}
+	return max(status, failedStatus)
 }
