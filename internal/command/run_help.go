@@ -96,8 +96,10 @@ const (
 	withLocal = `Without any of them, the lock is in a SQLite file in the user's state directory.
 It needs no server, and excludes only commands of this user on this machine.
 Users of one machine exclude each other only if all use the same file:
--dsn /var/lib/dlock/locks.db in a directory where all of them may write. -driver
-mem is refused, because it excludes nobody.
+-dsn /var/lib/dlock/locks.db, made before for their group:
+  install -d -m 2770 -g locks /var/lib/dlock
+  install -m 660 -g locks /dev/null /var/lib/dlock/locks.db
+-driver mem is refused, because it excludes nobody.
 `
 	withoutLocal = `Without any of them, dlock refuses to run the command. The program
 ` + allDrivers + ` uses a SQLite file then,

@@ -90,8 +90,13 @@
 //
 // SQLite and the driver also write the files locks.db-wal and locks.db-shm and
 // the directory locks.db-sessions. All users that share the file need the right
-// to write these and the directory of the file. The driver gives new files the
-// mode of the database. If the file is a database of another program, the driver
+// to write these and the directory of the file. New files get the mode of the
+// database and the group of the directory, so make both for a group of users:
+//
+//	install -d -m 2770 -g locks /var/lib/dlock
+//	install -m 660 -g locks /dev/null /var/lib/dlock/locks.db
+//
+// If the file is a database of another program, the driver
 // adds its tables, and turns on the write-ahead log.
 //
 // docs/operate/operating.md shows and frees locks with sqlite3. Programs in other

@@ -161,6 +161,9 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 		return "", fmt.Errorf("%w: %s is a directory: give the path of a file in it", errPermanent, path)
 	} else if err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%w: %s is a device, a pipe or a socket: give the path of a file", errPermanent, path)
+	} else if denied := mayWrite(path); err == nil && denied != nil {
+		// SQLite would leave a write-ahead log that locks the owner out.
+		return "", fmt.Errorf("%w: the program may not write the database file: %w", errPermanent, denied)
 	}
 	info, err := os.Stat(dir)
 	switch {

@@ -33,10 +33,17 @@ const (
 	dsnVariable  = "DLOCK_SQLITE_DSN"
 
 	rivalVariable = "DLOCK_SQLITE_RIVAL"
+	userVariable  = "DLOCK_SQLITE_USER"
 )
 
 // TestMain also runs the child processes.
 func TestMain(m *testing.M) {
+	var user, group int
+	if n, _ := fmt.Sscan(os.Getenv(userVariable), &user, &group); n == 2 {
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(group), syscall.Setuid(user)); err != nil {
+			panic(err)
+		}
+	}
 	switch os.Getenv(roleVariable) {
 	case "":
 		os.Exit(leakcheck.After(m.Run()))
@@ -322,6 +329,36 @@ func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	info, err = os.Stat(memberOf(s).presence.dir)
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeSetgid)
+}
+
+// Two users share a file as the package documentation says. A third one may not
+// write it, and must not leave a file that the others may not write.
+func TestUsersShareAFile(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may run processes of other users")
+	}
+	const group = 20001
+	dir := directory(t)
+	path := filepath.Join(dir, "locks.db")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	for _, p := range []string{dir, path} {
+		require.NoError(t, os.Chown(p, 0, group))
+	}
+	require.NoError(t, os.Chmod(path, 0o664))
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSetgid))
+	as := func(user, group int) *process {
+		return start(t, "hold", path+"?session_timeout=10m", fmt.Sprintf("%s=%d %d", userVariable, user, group))
+	}
+	refused := as(10003, 10003)
+	assert.Contains(t, refused.line(t), "may not write the database file")
+	refused.kill()
+	for user := 10001; user <= 10002; user++ {
+		holder := as(user, group)
+		_, err := strconv.Atoi(holder.line(t))
+		require.NoError(t, err)
+		assert.Contains(t, as(10003, 10003).line(t), "may not write the database file")
+		holder.kill()
+	}
 }
 
 func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
