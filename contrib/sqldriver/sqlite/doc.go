@@ -17,8 +17,8 @@
 //   - Files that stay in their place. If locks.db, locks.db-wal or locks.db-shm
 //     is removed or replaced, sessions end with their next heartbeat. Until
 //     then the old and the new file both grant locks, or after the removal of
-//     locks.db-wal nobody gets one, and tokens may come again. Nor may the directory locks.db-sessions be removed while sessions
-//     live.
+//     locks.db-wal nobody gets one, and tokens may come again. Nor may the
+//     directory locks.db-sessions be removed while sessions live.
 //   - One name of the file, besides symbolic links. SQLite names the write-ahead
 //     log after the file, so a hard link, or a bind mount of the file alone,
 //     would damage the file.
