@@ -21,6 +21,7 @@ type fake struct {
 	queues   map[string][]Node
 	last     int64
 	version  int64
+	pause    time.Duration
 	released string
 	requests map[string]int // number of requests, by method
 
@@ -138,7 +139,7 @@ func (f *fake) Look(ctx context.Context, ask []Query) (found []Snapshot, err err
 	err = f.request(ctx, "look", func() error {
 		for _, q := range ask {
 			found = append(found, Snapshot{Nodes: slices.Clone(f.queues[q.Queue]), Version: f.version, Same: q.Known == f.version && f.version > 0,
-				Released: f.released})
+				Released: f.released, Pause: f.pause})
 		}
 		return nil
 	})

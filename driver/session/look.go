@@ -48,6 +48,17 @@ func (l *looks) take(watched []string) []string {
 	return slices.DeleteFunc(watched, func(queue string) bool { return !l.due[queue] })
 }
 
+// pause returns the shortest Pause of the queues.
+func (l *looks) pause(queues []string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	least := time.Hour
+	for _, queue := range queues {
+		least = min(least, l.known[queue].Pause)
+	}
+	return least
+}
+
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -65,7 +76,7 @@ func (s *Session) look() {
 	var due time.Time // of the next look at all queues
 	for {
 		// A new watch must not postpone the next look.
-		if next := time.Now().Add(s.pause(pause)); due.IsZero() || next.Before(due) {
+		if next := time.Now().Add(max(s.pause(pause), s.looks.pause(s.watches.Queues()))); due.IsZero() || next.Before(due) {
 			due = next
 		}
 		timer.Reset(time.Until(due))

@@ -154,6 +154,9 @@ type Snapshot struct {
 	Released   string
 	Value      []byte // see Inspector
 	ValueToken int64  // of the node that has set the Value
+	// Pause is for how long polls are of no use, because the session's nodes wait
+	// behind others and a call of Host.Look tells when their turn has come.
+	Pause time.Duration
 }
 
 // Starter is a [Store] that calls the session, for example [Host.Look].

@@ -372,3 +372,15 @@ func TestANodeReleasedBeforeTheFirstLookIsNotReported(t *testing.T) {
 	before := Snapshot{Version: 1, Nodes: []Node{{Name: now.Released}}}
 	assert.Equal(t, driver.Node{Name: now.Released, Seq: 1}, releasedSince(before, now))
 }
+
+func TestAWaiterWhoseTurnIsFarPollsLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.pause = 10 * time.Second
+		s := connect(t, f, time.Hour)
+		join(t, s, "q")
+		join(t, s, "q")
+		time.Sleep(time.Minute - 1)
+		assert.Equal(t, 6, f.count("look"), "the first at once")
+	})
+}

@@ -15,6 +15,9 @@ const (
 	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
+	// patience bounds the time between polls of a session that waits behind
+	// other waiters.
+	patience = 200 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
 	probeEvery = 20 * time.Millisecond
@@ -36,6 +39,7 @@ type content struct {
 
 func (m *member) content(ctx context.Context, queue string) (c content, err error) {
 	var released *string
+	ahead := -1 // nodes before the session's first one
 	err = m.db.query(ctx, sqlQueue, func(r rows) error {
 		var alive bool
 		var name, owner *string
@@ -52,6 +56,9 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 		n := session.Node{Name: *name}
 		if owner != nil {
 			n.Token, n.Owner = *seq, *owner
+			if ahead < 0 && *owner == m.presence.id {
+				ahead = len(c.Nodes)
+			}
 			if len(c.Nodes) < 8 && *owner != m.presence.id && !slices.Contains(c.heads, *owner) {
 				c.heads = append(c.heads, *owner)
 			}
@@ -59,6 +66,9 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 		c.Nodes = append(c.Nodes, n)
 		return nil
 	}, m.presence.id, queue)
+	if m.presence.hears() {
+		c.Pause = min(patience, time.Duration(max(0, ahead-1))*longest)
+	}
 	c.Version++ // zero would mean that there are no versions
 	if released != nil {
 		if name, ok := strings.CutPrefix(*released, queue+"/"); ok && !strings.Contains(name, "/") {

@@ -23,6 +23,7 @@ func (p *presence) missing(string) bool                  { return false }
 func (p *presence) forget(string)                        {}
 func (p *presence) remains() map[string]bool             { return nil }
 func (p *presence) notify(string)                        {}
+func (p *presence) hears() bool                          { return false }
 func (p *presence) hear(func())                          {}
 func (p *presence) silence()                             {}
 func (p *presence) leave()                               {}

@@ -178,6 +178,9 @@ func (p *presence) notify(id string) {
 	_ = syscall.Close(fd)
 }
 
+// hears reports whether other processes can wake this session.
+func (p *presence) hears() bool { return p.wake != nil }
+
 // hear calls wake for each notice from another process, until silence is
 // called.
 func (p *presence) hear(wake func()) {

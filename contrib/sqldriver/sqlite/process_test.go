@@ -24,6 +24,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
@@ -414,4 +415,16 @@ func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 	assert.NoFileExists(t, left+".wake")
 	assert.NoFileExists(t, memberOf(a).presence.path("PIPE.wake"))
 	assert.FileExists(t, memberOf(a).presence.path(memberOf(a).presence.id))
+}
+
+func TestWaitersBehindOthersPollLessOften(t *testing.T) {
+	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
+	for _, pause := range []time.Duration{0, 0, longest, 2 * longest} { // the holder, the first waiter, and those behind
+		s := connect(t, st)
+		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		found, err := memberOf(s).Look(t.Context(), []session.Query{{Queue: "q"}})
+		require.NoError(t, err)
+		assert.Equal(t, pause, found[0].Pause)
+	}
 }
