@@ -28,7 +28,7 @@ type tool struct {
 	store   store
 	json    bool
 	timeout time.Duration
-	server  atomic.Pointer[string] // of the latest session
+	server  atomic.Value // a string, of the latest session
 
 	args           []string // as typed
 	stdout, stderr io.Writer
@@ -61,7 +61,7 @@ func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, 
 	}
 	if err == nil {
 		client, err = t.store.open(dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, info recipes.ConnectedInfo) {
-			t.server.Store(&info.Session.Server)
+			t.server.Store(info.Session.Server)
 		}}))
 	}
 	if err != nil {
@@ -121,11 +121,8 @@ func (t *tool) explain(err error) string {
 }
 
 func (t *tool) storeName() string {
-	server := t.server.Load()
-	if server == nil {
-		server = new(string)
-	}
-	return t.store.name(*server)
+	server, _ := t.server.Load().(string)
+	return t.store.name(server)
 }
 
 // say prints a message to standard error. It removes passwords, and control
