@@ -71,13 +71,15 @@
 //
 // A change is one transaction. A free lock takes two, and so does a hand-over.
 // A session that deletes a node wakes its waiters by named pipes; waiters also
-// poll, the first every 0.5 to 20 ms, those behind others less often. The sessions of a process queue for the write lock
-// of the database, and heartbeats go ahead. Between processes that lock is not
-// fair: they try again after random times. The queue of a lock is in order.
+// poll, the first every 0.5 to 20 ms, those behind others less often. The
+// sessions of a process queue for the write lock of the database, and heartbeats
+// go ahead. Between processes that lock is not fair: they try again after random
+// times. The queue of a lock is in order.
 //
-// The kernel unlocks a session's file when its process dies, even by kill -9. The
-// first waiter finds this out within about 20 ms, later ones within 0.2 s. On systems without flock, such as
-// Windows, the locks of a killed process are free after the session timeout.
+// The kernel unlocks a session's file when its process dies, even by kill -9.
+// The first waiter finds this out within about 20 ms, others within 0.2 s. On
+// systems without flock, such as Windows, the locks of a killed process are free
+// after the session timeout.
 //
 //   - A process that is stopped in the middle of a transaction (SIGSTOP) blocks
 //     all others until it goes on, and their sessions may end.
