@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 SOAK ?= 30m
 SEED ?= 1
 
-.PHONY: help histories demo-all install-check test test-long test-core lint bench bench-go fuzz soak faults fault-seeds need-zookeeper need-stores need-peers need-bench need-gcc
+.PHONY: help histories demo-all install-check test test-long test-core lint bench bench-go fuzz soak faults need-zookeeper need-stores need-peers need-bench need-gcc
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -39,11 +39,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m), drawn from SEED (1), and what came of it
 	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -C internal/longtest -race -v -count=1 -timeout 0 -run NothingIsLost ./soak -soak $(SOAK) -seed $(SEED)
 
-faults: ## put each fault of internal/simulation/faults into the lock; fails if one is not seen
-	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -put
-
-fault-seeds: ## find the seeds that see these faults, and write them into the patches
-	GOWORK=off go test -count=1 -v -timeout 0 -run TestFaults ./internal/simulation/faults -find
+faults: need-stores ## put each fault of internal/plant into the code; fails if one is not seen
+	DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require \
+		go test -count=1 -v -timeout 0 -run TestFaults ./internal/plant -put
 
 demo-all: need-zookeeper need-stores ## the demo with several processes on every store, each on a server that starts for it
 	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run OnEveryStore ./dlock

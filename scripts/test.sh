@@ -120,7 +120,7 @@ else
 	tests . "$two" ./internal/histories ./internal/zktest
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
 	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)
-	tests ./contrib "$alone -run TestEachMistakeIsSeen" ./sqldriver/sqlite -sabotage # the list that takes least
+	tests . "$alone -run TestFaults/sqlite" ./internal/plant -put # the store that takes least
 	tests ./internal/longtest "$two -skip $counts" ./endtoend ./handmade ./survey
 	tests ./internal/longtest "$ensemble" ./ensemble ./soak
 	tests ./internal/longtest "$alone" ./histories # judges what the tests above have recorded

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
-	"github.com/dlock-go/dlock/internal/mistakes"
+	"github.com/dlock-go/dlock/internal/plant"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -59,7 +59,7 @@ func (c *conformance) of(session driver.Session) (*store, *redistest.Proxy) {
 
 func TestConformance(t *testing.T) {
 	config := (&conformance{server: redistest.Shared(t)}).config()
-	config.Timeout = mistakes.Timeout()
+	config.Timeout = plant.CaseTimeout()
 	dlocktest.Run(t, config)
 }
 

@@ -79,10 +79,7 @@
 //
 // # What it sees
 //
-// The directory faults holds faults to put into the lock, each a patch that
-// names the first seeds that see it. If one of them is no longer seen, the
-// simulation has become weaker; see package faults.
-//
-//	make faults                                          check that each is seen
-//	make fault-seeds                                     find the seeds again
+// Package plant holds faults to put into the lock, many of which name the first
+// seeds that see them. If one of them is no longer seen, the simulation has
+// become weaker.
 package simulation

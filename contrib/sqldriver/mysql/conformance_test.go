@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
-	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/plant"
 )
 
 const conformanceTimeout = time.Second
@@ -37,7 +37,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			return c, func() { c.server.SQL(t, "", "DROP DATABASE "+c.database+"; CREATE DATABASE "+c.database) }
 		},
 		SessionTimeout: conformanceTimeout,
-		Timeout:        mistakes.Timeout(),
+		Timeout:        plant.CaseTimeout(),
 		Parallel:       4,
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
-	"github.com/dlock-go/dlock/internal/mistakes"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/plant"
 )
 
 // With 1 s, a heartbeat would fail after 250 ms, and on a small machine a few new
@@ -37,7 +37,7 @@ func conformance(newStore func(t *testing.T) driver.Connector) dlocktest.Config 
 			return c, func() { c.server.SQL(t, "DROP SCHEMA IF EXISTS "+c.schema+" CASCADE") }
 		},
 		SessionTimeout: conformanceTimeout,
-		Timeout:        mistakes.Timeout(),
+		Timeout:        plant.CaseTimeout(),
 		Parallel:       4,
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},

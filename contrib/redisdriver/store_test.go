@@ -1,0 +1,284 @@
+package redisdriver
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/driver/session"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// The tests in this file cover well-known faults of Redis locks.
+
+func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
+
+// A session that has ended must leave no key, which would stay for ever.
+func TestASessionLeavesNoKeys(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	dead, _ := s.join(t, "stock/42")
+	s.drop(t, inside(dead).id)
+	keys := s.server.Do("KEYS", s.key("*")).([]any)
+	require.ElementsMatch(t, []any{s.key("seq"), s.key("floor"), s.key("gen")}, keys)
+}
+
+// cutFirst disconnects the session that has a node. Calling heal reconnects it.
+func (s *store) cutFirst() (heal func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for made, p := range s.proxies {
+		if s.server.Do("HLEN", s.key("s:"+inside(made).id)) == int64(1) {
+			p.Cut()
+			s.t.Cleanup(p.Heal)
+			return p.Heal
+		}
+	}
+	s.t.Fatal("no session has a node")
+	return nil
+}
+
+// No client may send a time to the store, because deadlines computed by clients
+// are wrong if the clocks of the clients differ.
+func TestNoRequestCarriesAnInstant(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	client := s.newClient()
+	require.NoError(t, client.Ping(t.Context()))
+	var made driver.Session
+	var p *redistest.Proxy
+	for made, p = range s.proxies {
+		p.Keep()
+	}
+	lock, err := client.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, beat(t.Context(), made))
+	}
+	require.NoError(t, lock.Unlock())
+	commands := p.Commands()
+	require.Greater(t, len(commands), 4)
+	sequence := strconv.FormatInt(lock.Token(), 10) // derived from the server's own clock
+	for _, command := range commands {
+		for _, arg := range command[min(2, len(command)):] { // skip the command name and the hash of the script
+			if strings.HasPrefix(arg, `{"`) {
+				continue // the node's data, which no script interprets
+			}
+			for _, digits := range regexp.MustCompile(`\d{10,}`).FindAllString(arg, -1) {
+				assert.Equal(t, sequence, digits, "argument %q of %q may be an instant", arg, command)
+			}
+		}
+	}
+}
+
+// Tokens taken only from the server's clock could repeat within a microsecond,
+// or decrease when the clock is set back.
+func TestATokenIsHigherThanTheLastOne(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
+	client := s.newClient()
+	require.NoError(t, client.Ping(t.Context()))
+	s.server.Do("SET", s.key("seq"), "4000000000000000") // as if the clock had been far ahead
+	lock, err := client.RWMutex("stock/42").Lock(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(4000000000000001), lock.Token())
+	require.NoError(t, lock.Unlock())
+}
+
+func withoutMemory(server *redistest.Server) (mend func()) {
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
+}
+
+// A Redis server that is out of memory must still accept heartbeats and
+// deletes.
+func TestNoLockIsLostForLackOfMemory(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/43", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	defer withoutMemory(server)()
+	require.NoError(t, beat(t.Context(), made), "a heartbeat was refused")
+	require.NoError(t, made.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	cancels.Release()
+	require.Eventually(t, func() bool {
+		nodes, err := made.List(t.Context(), "stock/43")
+		return err == nil && len(nodes) == 0
+	}, 10*time.Second, time.Millisecond, "a node cannot be removed")
+
+	s.proxy(made).LoseRequest(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/44", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		return slices.Equal(s.marks(made), []any{"-"})
+	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
+}
+
+// Another program may overwrite a queue's key with a value of another type.
+// Sessions with a node in this queue must still expire, because a script that
+// failed to expire them would make all locks of the namespace fail.
+func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	other, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	_, err = other.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	for _, end := range []func(driver.Session){
+		func(x driver.Session) { require.NoError(t, x.Close()) },
+		func(x driver.Session) { s.server.Do("ZADD", s.key("sessions"), "XX", "0", inside(x).id) },
+	} {
+		s.server.Do("DEL", s.key("q:stock/44"))
+		ends, err := s.Connect(t.Context())
+		require.NoError(t, err)
+		for _, queue := range []string{"stock/42", "stock/44"} {
+			_, err = ends.Create(t.Context(), queue, spec())
+			require.NoError(t, err)
+		}
+		for _, queue := range []string{"stock/43", "stock/44"} {
+			s.server.Do("SET", s.key("q:"+queue), "a string")
+			_, err = ends.Create(t.Context(), queue, spec())
+			require.ErrorContains(t, err, "WRONGTYPE")
+		}
+		end(ends)
+		require.NoError(t, beat(t.Context(), other))
+		nodes, err := other.List(t.Context(), "stock/42")
+		require.NoError(t, err)
+		require.Len(t, nodes, 1)
+		require.Nil(t, s.server.Do("ZSCORE", s.key("sessions"), inside(ends).id))
+	}
+}
+
+func TestOneRequestCancelsManyCreates(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	var creates []session.Change
+	for number := range int64(3) {
+		creates = append(creates, session.Change{Queue: "stock/42", Prefix: "web-W-", Number: number})
+		_, err := inside(made).Do(t.Context(), creates[number])
+		require.NoError(t, err)
+	}
+	require.NoError(t, inside(made).Cancel(t.Context(), creates))
+	require.Zero(t, s.server.Do("EXISTS", s.key("q:stock/42")))
+}
+
+// Lua numbers and sorted-set scores are floating-point. Above 2^53, two nodes
+// could get the same sequence, and both be first in the queue.
+func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	s.server.Do("SET", s.key("seq"), "9007199254740990")
+	last, err := made.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	require.Equal(t, int64(9007199254740991), last.Token)
+	for range 2 {
+		_, err = made.Create(t.Context(), "stock/42", spec())
+		require.ErrorContains(t, err, "use another namespace")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	require.Equal(t, "9007199254740991", s.server.Do("GET", s.key("seq")))
+	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
+}
+
+// To reject a create that is still in flight, its cancellation leaves a mark in
+// the store. If the create has run, or has been rejected, there must be no mark,
+// because it would take memory until the session ends, perhaps for months.
+func TestACancelledNodeLeavesNoMark(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	becomes := func(marks ...any) {
+		t.Helper()
+		require.Eventually(t, func() bool { return slices.Equal(s.marks(made), marks) }, 10*time.Second, time.Millisecond)
+	}
+	s.proxy(made).LoseReply(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	becomes()
+
+	arrive := s.proxy(made).HoldRequest(is(faults.OpCreate))
+	_, err = made.Create(t.Context(), "stock/42", spec())
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	becomes("-")
+	arrive()
+	becomes()
+	nodes, err := made.List(t.Context(), "stock/42")
+	require.NoError(t, err)
+	require.Empty(t, nodes)
+}
+
+// marks returns what the store has about the session's nodes and cancelled
+// creates.
+func (s *store) marks(of driver.Session) []any {
+	values, _ := s.server.Do("HVALS", s.key("s:"+inside(of).id)).([]any)
+	return values
+}
+
+func next(t *testing.T, w driver.Watch) driver.Cause {
+	t.Helper()
+	select {
+	case why := <-w.C:
+		return why
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch neither sends nor ends")
+		return driver.Changed
+	}
+}
+
+func TestObserversOfAFreeLockLeaveNothing(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	for _, free := range []bool{true, false} {
+		_, err = made.WatchQueue(t.Context(), "stock/42")
+		require.NoError(t, err)
+		require.Equal(t, free, s.server.Do("PTTL", s.key("w:stock/42")).(int64) > 0)
+		_, err = made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+	}
+}
+
+// The store records which waiters watch a node, and must forget those that give
+// up.
+func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	holds, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	made, err := s.Connect(t.Context())
+	require.NoError(t, err)
+	held, err := holds.Create(t.Context(), "stock/42", spec())
+	require.NoError(t, err)
+	waits := spec()
+	waits.Predecessor = func(ahead []driver.Node) int { return 0 }
+	stays, err := made.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	removed, err := made.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	watch, err := made.Watch(t.Context(), "stock/42", removed.Place, held.Node)
+	require.NoError(t, err)
+	s.eval(t, "return redis.call('ZREMRANGEBYSCORE', P .. 'q:stock/42', ARGV[2], ARGV[2])", "", strconv.FormatInt(removed.Seq, 10))
+	for range 1000 {
+		gives, err := made.Create(t.Context(), "stock/42", spec())
+		require.NoError(t, err)
+		watch, err := made.Watch(t.Context(), "stock/42", gives.Place, held.Node)
+		require.NoError(t, err)
+		watch.Stop()
+		require.NoError(t, made.Delete(t.Context(), "stock/42", gives.Place, driver.Changed))
+	}
+	require.LessOrEqual(t, s.server.Do("HSTRLEN", s.key("w:stock/42"), held.Name), int64(8192))
+	require.Equal(t, driver.Changed, next(t, watch), "a waiter whose node is gone was forgotten without a notice")
+	require.NoError(t, holds.Delete(t.Context(), "stock/42", held.Place, driver.Released))
+	require.Equal(t, driver.Released, next(t, stays.Watch), "a waiter was forgotten")
+}
