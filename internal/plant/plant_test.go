@@ -110,7 +110,7 @@ func (p *patch) check(t *testing.T) (files map[string]string) {
 
 func (p *patch) seeTest(t *testing.T, files map[string]string, test, dir string) {
 	t.Helper()
-	out, err := goTool(t, files, dir, "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-run=^("+test+")", ".")
+	out, err := goTool(t, files, dir, "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-run=^"+strings.ReplaceAll(test, "|", "|^"), ".")
 	switch {
 	case err == nil:
 		t.Errorf("%s in %s does not see that %s\n%s", test, dir, p.fault, out)
