@@ -1,7 +1,9 @@
 package sqlite
 
+import "github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
+
 // schemaVersion is the supported value of dlock_store.schema.
-const schemaVersion = 2
+var schemaVersion = sqlstore.Version(createSchema)
 
 // createSchema creates the tables and triggers. It runs in the transaction that
 // found the table dlock_store missing.
@@ -49,7 +51,6 @@ END;
 CREATE TRIGGER dlock_node_delete AFTER DELETE ON dlock_node BEGIN
   UPDATE dlock_store SET changes = changes + 1;
 END;
-INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, 2, 0, 0, 0);
 `
 
 // The driver's statements. Each change is one transaction between sqlBegin and
@@ -61,6 +62,7 @@ const (
 
 	sqlHasSchema = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'dlock_store'`
 	sqlSchema    = `SELECT schema FROM dlock_store`
+	sqlNew       = `INSERT INTO dlock_store (id, schema, last, reserved, changes) VALUES (1, ?, 0, 0, 0)`
 
 	sqlDurable   = `PRAGMA synchronous = FULL`
 	sqlUndurable = `PRAGMA synchronous = NORMAL`

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 )
@@ -106,17 +107,18 @@ func (m *member) makeTables(ctx context.Context) error {
 			if err := read(ctx); err != nil || found > 0 {
 				return err
 			}
-			_, err := m.db.conn.ExecContext(ctx, createSchema)
+			if _, err := m.db.conn.ExecContext(ctx, createSchema); err != nil {
+				return err
+			}
 			version = schemaVersion
-			return err
+			return m.db.exec(ctx, sqlNew, schemaVersion)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if version != schemaVersion {
-		return fmt.Errorf("%w: the tables of dlock in it have the version %d, and this program knows the version %d: "+
-			"use the same release of dlock in all programs", errPermanent, version, schemaVersion)
+	if err := sqlstore.CheckVersion("it", version, schemaVersion); err != nil {
+		return fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	return nil
 }
