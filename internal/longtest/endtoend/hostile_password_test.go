@@ -36,7 +36,7 @@ import (
 
 // passwords lists passwords for tests. All contain a word to search for, and
 // some contain characters that need escaping.
-var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9\x01", "XYZZY%2F"}
+var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9", "XYZZY%2F"}
 
 // forms returns, by description, every text that would reveal a password:
 // verbatim, escaped, encoded and hashed. All are in lower case.
