@@ -3,29 +3,17 @@ package handmade
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-func TestMain(m *testing.M) {
-	redis.SetLogger(silent{})
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	os.Exit(leakcheck.After(pgtest.Main(m)))
-}
-
-// silent is a logger that discards go-redis's messages about failed dials.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
 const bound = 2 * time.Minute
 
@@ -39,9 +27,9 @@ type setting struct {
 
 // A locker is a lock as used by one contender.
 type locker interface {
-	// lock blocks until the contender holds the lock. It returns the tokens, if
-	// the lock has any.
-	lock(ctx context.Context) (tokens []int64, err error)
+	// lock blocks until the contender holds the lock. The token is 0 if the lock
+	// has none.
+	lock(ctx context.Context) (token int64, err error)
 	// check returns an error if the contender can know that it does not hold
 	// the lock. It asks no server.
 	check() error
@@ -55,8 +43,7 @@ type locker interface {
 type contender struct {
 	t testing.TB
 	locker
-	isDlock bool
-	tokens  []int64
+	token   int64
 	waiting chan struct{} // receives a value when a call has to wait, unless it has one
 	locked  chan error
 	stop    string        // the place in the lock at which the contender stops
@@ -65,7 +52,7 @@ type contender struct {
 
 func start(t testing.TB, s setting) *contender {
 	t.Helper()
-	c := &contender{t: t, isDlock: s.kind == "dlock", waiting: make(chan struct{}, 1), at: make(chan struct{})}
+	c := &contender{t: t, waiting: make(chan struct{}, 1), at: make(chan struct{})}
 	var err error
 	c.locker, err = newLocker(s, c)
 	require.NoError(t, err)
@@ -109,7 +96,7 @@ func (c *contender) begin() {
 	c.locked = locked
 	go func() {
 		var err error
-		c.tokens, err = c.lock(c.t.Context())
+		c.token, err = c.lock(c.t.Context())
 		locked <- err
 	}()
 }
@@ -147,15 +134,11 @@ func (c *contender) gives() error { return c.unlock(c.t.Context()) }
 // A resource is what the lock protects, for example another service. It refuses
 // a write whose token is below that of an earlier one. It cannot refuse the
 // writes of a lock without tokens.
-type resource struct{ marks fence.Marks }
+type resource struct{ token int64 }
 
-func (r *resource) write(c *contender) error {
-	write := func() error { return nil }
-	switch len(c.tokens) {
-	case 0:
-		return write()
-	case 1:
-		return r.marks.Do(name, c.tokens[0], write)
+func (r *resource) write(c *contender) (accepted bool) {
+	if c.token >= r.token {
+		r.token, accepted = c.token, true
 	}
-	return r.marks.DoAll(name, c.tokens, write)
+	return accepted
 }

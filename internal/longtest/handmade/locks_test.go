@@ -19,8 +19,6 @@ import (
 	"github.com/dlock-go/dlock"
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
-	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
-	"github.com/dlock-go/dlock/majority"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -44,69 +42,29 @@ func newLocker(s setting, c *contender) (locker, error) {
 	return &keyLock{server: redis.NewClient(&redis.Options{Addr: s.servers[0], MaxRetries: -1}), setting: s, c: c, value: rand.Text()}, nil
 }
 
-// dlocker is dlock's own lock: of one store or, with several servers, of a
-// majority. Each server has the driver's name in front.
+// dlocker is dlock's own lock. The driver's name stands in front of the server.
 type dlocker struct {
-	clients []*dlock.Client
-	c       *contender
-	holds   atomic.Bool
-	held    interface {
-		Err() error
-		Unlock() error
-	}
+	client *dlock.Client
+	held   *dlock.Lock
 }
 
 func newDlock(s setting, c *contender) (locker, error) {
-	l := &dlocker{c: c}
-	for _, server := range s.servers {
-		driver, dsn, _ := strings.Cut(server, " ")
-		client, err := dlock.Open(driver, dsn+"session_timeout="+s.expiry.String(), dlock.WithTrace(&recipes.Trace{Waiting: l.waiting}))
-		if err != nil {
-			return nil, err
-		}
-		if len(s.servers) > 1 {
-			_ = client.Ping(context.Background()) // a minority may be away
-		}
-		l.clients = append(l.clients, client)
-	}
-	return l, nil
+	driver, dsn, _ := strings.Cut(s.servers[0], " ")
+	waiting := func(context.Context, recipes.WaitingInfo) { c.wait() }
+	client, err := dlock.Open(driver, dsn+"session_timeout="+s.expiry.String(), dlock.WithTrace(&recipes.Trace{Waiting: waiting}))
+	return &dlocker{client: client}, err
 }
 
-// waiting ignores waits during a hold: a majority's holder may wait in the queue
-// of a store that has lost the lock.
-func (l *dlocker) waiting(context.Context, recipes.WaitingInfo) {
-	if !l.holds.Load() {
-		l.c.wait()
+func (l *dlocker) lock(ctx context.Context) (token int64, err error) {
+	if l.held, err = l.client.RWMutex(name).Lock(ctx); err == nil {
+		token = l.held.Token()
 	}
-}
-
-func (l *dlocker) lock(ctx context.Context) (tokens []int64, err error) {
-	if len(l.clients) > 1 {
-		held, err := (&majority.Mutex{Name: name, Clients: l.clients}).Lock(ctx)
-		if err != nil {
-			return nil, err
-		}
-		l.held, tokens = held, held.Tokens()
-	} else {
-		held, err := l.clients[0].RWMutex(name).Lock(ctx)
-		if err != nil {
-			return nil, err
-		}
-		l.held, tokens = held, []int64{held.Token()}
-	}
-	l.holds.Store(true)
-	return tokens, nil
+	return token, err
 }
 
 func (l *dlocker) check() error                 { return l.held.Err() }
 func (l *dlocker) unlock(context.Context) error { return l.held.Unlock() }
-
-func (l *dlocker) close() (err error) {
-	for _, c := range l.clients {
-		err = cmp.Or(c.Close(), err)
-	}
-	return err
-}
+func (l *dlocker) close() error                 { return l.client.Close() }
 
 // An onDB is what locks in a database have in common: only a statement would
 // reveal a loss.
@@ -123,8 +81,8 @@ type rowLock struct {
 	c *contender
 }
 
-func (l *rowLock) lock(ctx context.Context) ([]int64, error) {
-	return nil, l.c.retry(ctx, func() (bool, error) {
+func (l *rowLock) lock(ctx context.Context) (int64, error) {
+	return 0, l.c.retry(ctx, func() (bool, error) {
 		now := time.Now().Add(l.ahead)
 		_, err := l.ExecContext(ctx, "DELETE FROM held WHERE name = $1 AND expires < $2", name, now.UnixMilli())
 		if err != nil {
@@ -151,11 +109,11 @@ type forUpdate struct {
 	tx *sql.Tx
 }
 
-func (l *forUpdate) lock(ctx context.Context) (_ []int64, err error) {
+func (l *forUpdate) lock(ctx context.Context) (_ int64, err error) {
 	if l.tx, err = l.BeginTx(ctx, nil); err == nil {
 		_, err = l.tx.ExecContext(ctx, "SELECT value FROM item WHERE id = 1 FOR UPDATE")
 	}
-	return nil, err
+	return 0, err
 }
 
 func (l *forUpdate) unlock(ctx context.Context) error {
@@ -170,11 +128,11 @@ type advisory struct {
 	conn *sql.Conn
 }
 
-func (l *advisory) lock(ctx context.Context) (_ []int64, err error) {
+func (l *advisory) lock(ctx context.Context) (_ int64, err error) {
 	if l.conn, err = l.Conn(ctx); err == nil {
 		_, err = l.conn.ExecContext(ctx, "SELECT pg_advisory_lock(42)")
 	}
-	return nil, err
+	return 0, err
 }
 
 func (l *advisory) unlock(ctx context.Context) (err error) {
@@ -205,13 +163,13 @@ type keyLock struct {
 
 const key = "lock:42"
 
-func (l *keyLock) lock(ctx context.Context) ([]int64, error) {
+func (l *keyLock) lock(ctx context.Context) (int64, error) {
 	err := l.c.retry(ctx, func() (bool, error) { return l.set(ctx) })
 	if err == nil && strings.HasPrefix(l.kind, "watchdog") {
 		ctx, l.end = context.WithCancel(ctx)
 		go l.watch(ctx)
 	}
-	return nil, err
+	return 0, err
 }
 
 func (l *keyLock) set(ctx context.Context) (ok bool, err error) {
@@ -299,8 +257,8 @@ func newRedlock(s setting, c *contender) *redlock {
 	return l
 }
 
-func (l *redlock) lock(ctx context.Context) ([]int64, error) {
-	return nil, l.c.retry(ctx, func() (bool, error) {
+func (l *redlock) lock(ctx context.Context) (int64, error) {
+	return 0, l.c.retry(ctx, func() (bool, error) {
 		began, set := time.Now(), atomic.Int64{}
 		l.onEach(func(master *redis.Client) error {
 			if ok, _ := setNX(ctx, master, l.value, l.expiry); ok {

@@ -89,35 +89,29 @@ func TestGetThenDel(t *testing.T) {
 }
 
 // TestAWatchdogOutlivesTheWork fails the network while A unlocks. Its watchdog
-// then extends the key for as long as the process lives. A dlock client, in
-// contrast, keeps trying to remove its node.
+// then extends the key for as long as the process lives.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
-	for _, kind := range []string{"watchdog until unlocked", "dlock"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			proxy := testenv.NewProxy(t, server.Addr(), nil)
-			a, b := start(t, redisAt(proxy.Addr())(kind, 6*time.Second)), start(t, redisAt(server.Addr())(kind, 10*time.Minute))
-			a.holds()
-			require.True(t, b.waits())
-			proxy.Refuse()
-			proxy.DropConnections()
-			require.Error(t, a.gives())
-			proxy.Heal()
-			if kind != "dlock" {
-				for range 2 { // no end in sight
-					left := server.Do("PTTL", key).(int64)
-					require.Eventually(t, func() bool {
-						now := server.Do("PTTL", key).(int64)
-						left = min(left, now)
-						return now > left
-					}, bound, 10*time.Millisecond, "the key is not extended")
-				}
-				require.NoError(t, a.close())
-			}
-			b.granted()
-		})
+	t.Parallel()
+	const kind = "watchdog until unlocked"
+	server := redistest.Start(t)
+	proxy := testenv.NewProxy(t, server.Addr(), nil)
+	a, b := start(t, redisAt(proxy.Addr())(kind, 6*time.Second)), start(t, redisAt(server.Addr())(kind, never))
+	a.holds()
+	b.begin()
+	proxy.Refuse()
+	proxy.DropConnections()
+	require.Error(t, a.gives())
+	proxy.Heal()
+	for range 2 { // no end in sight
+		left := server.Do("PTTL", key).(int64)
+		require.Eventually(t, func() bool {
+			now := server.Do("PTTL", key).(int64)
+			left = min(left, now)
+			return now > left
+		}, bound, 10*time.Millisecond, "the key is not extended")
 	}
+	require.NoError(t, a.close())
+	b.granted()
 }
 
 // TestRedlockWithoutAMajority takes down one of five masters. Two contenders set
