@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
@@ -86,7 +87,12 @@ func (b *backend) End(ctx context.Context) (err error) {
 			return classify(ctx, err)
 		}
 	}
-	_, err = b.client.Revoke(ctx, b.id)
+	for { // closeSilent may have closed the connection with a server that soon answers again
+		_, err = b.client.Revoke(ctx, b.id)
+		if code(err) != codes.Unavailable || !session.Sleep(ctx, 50*time.Millisecond) {
+			break
+		}
+	}
 	b.client.Close()
 	b.client = nil
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock"
@@ -211,14 +212,15 @@ const window = 1 << 20
 func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	opts = append(opts, grpc.WaitForReady(false))
+	var at peer.Peer
+	opts = append(opts, grpc.WaitForReady(false), grpc.Peer(&at))
 	return c.askAnother(ctx, request, func(ctx context.Context) error {
 		before, sent := c.seen.revision.Load(), time.Now()
 		err := c.logIn(ctx, reply, invoke(ctx, method, request, reply, conn, opts...))
 		if err == nil {
 			err = c.seen.check(before, reply)
 		}
-		c.conns.closeSilent(ctx, sent)
+		c.conns.closeSilent(ctx, sent, at.Addr)
 		// The client library would repeat a request, which may have reached
 		// etcd, if a proxy answers so while ctx is still alive.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
@@ -235,8 +237,10 @@ func (c *connector) intercept(
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	safe := false
 	switch request.(type) {
-	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest, *pb.LeaseRevokeRequest:
+	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
 		safe = true
+	case *pb.LeaseRevokeRequest: // the only server may answer before ctx ends
+		safe = len(c.settings.endpoints) > 1
 	}
 	ask := func(ctx context.Context) (err error) {
 		for range 100 {
@@ -246,12 +250,12 @@ func (c *connector) askAnother(ctx context.Context, request any, send func(conte
 		}
 		return err
 	}
-	for range max(1, len(c.settings.endpoints)-1) {
+	for tries := max(1, len(c.settings.endpoints)-1); safe && tries > 0; tries-- {
 		limited, cancel := context.WithTimeout(ctx, c.settings.requestTimeout())
 		err := ask(limited)
 		late := err != nil && limited.Err() != nil || outOfTime(err)
 		cancel()
-		if !safe || !late || ctx.Err() != nil {
+		if !late || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	sent := time.Now()
 	for range 2 { // a leader may be elected between the two replies
 		alive, err := b.beats.send(ctx, b.client, b.id)
-		b.conns.closeSilent(ctx, sent)
+		b.conns.closeSilent(ctx, sent, nil)
 		if err != nil {
 			return 0, err
 		}

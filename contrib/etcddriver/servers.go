@@ -148,17 +148,17 @@ func (c *conn) Close() error {
 	return err
 }
 
-// closeSilent closes the connections on which nothing has arrived since a
-// request was sent whose time is up. gRPC would wait for more than ten seconds
-// before it made new ones.
-func (cs *conns) closeSilent(ctx context.Context, sent time.Time) {
+// closeSilent closes the connections with a server, or with all if it is nil, on
+// which nothing has arrived since a request was sent whose time is up. gRPC would
+// wait for more than ten seconds before it made new ones.
+func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for c, heard := range cs.open {
-		if heard.Before(sent) {
+		if heard.Before(sent) && (server == nil || server.String() == c.RemoteAddr().String()) {
 			_ = c.Conn.Close()
 		}
 	}
