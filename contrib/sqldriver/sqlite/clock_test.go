@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 
 // A stopped holder neither renews its session nor unlocks its file.
 func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
-	if boot, _ := bootClock(time.Now()); boot == "" {
+	if boot, _ := bootClock(time.Now()); boot == "" && runtime.GOOS != "linux" {
 		t.Skip("this system has no clock that cannot be set")
 	}
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
