@@ -227,6 +227,9 @@ func WithHostname(name string) Option { return recipes.WithHostname(name) }
 // [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
+// WithReadOnly makes a client that only looks: see [recipes.WithReadOnly].
+func WithReadOnly() Option { return recipes.WithReadOnly() }
+
 // WithData adds data to the [Record] of each node: see [recipes.WithData].
 func WithData(data []byte) Option { return recipes.WithData(data) }
 

@@ -175,9 +175,16 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 		return nil, err
 	}
 	defer c.endConnect(a)
-	s, err := c.connector.Connect(reason.With(ctx, func(err error) { c.dialing.err.Store(&err) }))
+	connect := c.connector.Connect
+	if o, ok := c.connector.(driver.Observer); ok && c.options.readOnly {
+		connect = o.Observe
+	}
+	s, err := connect(reason.With(ctx, func(err error) { c.dialing.err.Store(&err) }))
 	if s == nil && err == nil {
 		return nil, errNoSession
+	}
+	if err == nil && c.options.readOnly {
+		s = readOnly{s, driver.Inspect(s)}
 	}
 	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, not to a caller
 		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
@@ -187,6 +194,21 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	}
 	return s, err
 }
+
+// readOnly is the session of a client with [WithReadOnly]. Without a Create there
+// is no other change than Remove.
+type readOnly struct {
+	driver.Session
+	driver.Inspector
+}
+
+var errReadOnly = fmt.Errorf("%w: the client only looks, as WithReadOnly says", errors.ErrUnsupported)
+
+func (readOnly) Create(context.Context, string, driver.NodeSpec) (driver.Joined, error) {
+	return driver.Joined{}, errReadOnly
+}
+
+func (readOnly) Remove(context.Context, string, driver.Place) error { return errReadOnly }
 
 // beginConnect returns nil if Connect may be called. It fails if all callers
 // gave up during the pause; a later call then starts a new attempt.

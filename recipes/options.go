@@ -26,6 +26,7 @@ type options struct {
 	maxHold   time.Duration // zero or less: no limit
 	record    []byte        // the part of the record shared by all nodes
 	recordErr error         // the error for data that WithData rejected
+	readOnly  bool
 }
 
 func (o options) with(opts []Option) options {
@@ -146,6 +147,16 @@ func WithLogger(l *slog.Logger) Option {
 		l = slog.New(slog.DiscardHandler)
 	}
 	return func(o *options) { o.logger, o.loggerSet = l, true }
+}
+
+// WithReadOnly makes a client that only looks, with Walk, Queue, Observe, Value and
+// Election.Leader. It needs no right to write, leaves nothing in the store, does
+// not wait for a grace, and may use a replica, as far as the driver implements
+// driver.Observer. All of that shows locks, but grants none: all other methods
+// return an error that matches [errors.ErrUnsupported]. It is an option of a
+// client, not of a lock.
+func WithReadOnly() Option {
+	return func(o *options) { o.readOnly = true }
 }
 
 // WithTrace adds hooks that observe a lock; see [Trace]. Hooks of several

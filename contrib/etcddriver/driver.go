@@ -77,16 +77,41 @@ type connector struct {
 	conns *conns
 }
 
-// Connect creates a lease and a client for it.
-func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	c, err := c.following()
+// Observe implements [driver.Observer]. It needs no lease, so that a store whose
+// quota is used up will do.
+func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
+	c, client, err := c.dialed(ctx)
 	if err != nil {
 		return nil, err
+	}
+	b := newBackend(c, client, &clientv3.LeaseGrantResponse{ID: -1}) // no lease has this ID
+	s, err := session.Observe(ctx, b, func() { client.Close() }, b.config(c.settings.timeout))
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dialed returns a connector for one session, and its client.
+func (c *connector) dialed(ctx context.Context) (*connector, *clientv3.Client, error) {
+	c, err := c.following()
+	if err != nil {
+		return nil, nil, err
 	}
 	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen), new(conns)}
 	client, err := c.client(ctx)
 	if err != nil {
-		return nil, c.connectError(ctx, err)
+		return nil, nil, c.connectError(ctx, err)
+	}
+	return c, client, nil
+}
+
+// Connect creates a lease and a client for it.
+func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	c, client, err := c.dialed(ctx)
+	if err != nil {
+		return nil, err
 	}
 	// Creating a lease needs no permission, so check here that the user may
 	// read the keys.
@@ -100,10 +125,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, c.connectError(ctx, err)
 	}
 	b := newBackend(c, client, grant)
-	s, err := session.Connect(ctx, b, session.Config{Name: "etcddriver", ID: sessionName(b.id), Timeout: b.timeout,
-		Server: func() string { return strings.Join(c.settings.endpoints, ",") }, Shortest: 20 * time.Millisecond,
-		Requests: math.MaxInt, // one connection carries any number
-	})
+	s, err := session.Connect(ctx, b, b.config(b.timeout))
 	if err != nil {
 		client.Close()
 		return nil, err
@@ -114,6 +136,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	}
 	c.trusted.Store(true)
 	return s, nil
+}
+
+func (b *backend) config(timeout time.Duration) session.Config {
+	return session.Config{Name: "etcddriver", ID: sessionName(b.id), Timeout: timeout,
+		Server: func() string { return strings.Join(b.settings.endpoints, ",") }, Shortest: 20 * time.Millisecond,
+		Requests: math.MaxInt, // one connection carries any number
+	}
 }
 
 // connectError returns the error for a failed Connect. If a server's

@@ -199,6 +199,9 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 		now, _ := parts[2].(int64)
 		info.Token, info.Created = seq, time.UnixMicro(min(seq, now)) // sequences may be ahead of the clock
 		info.SessionLeft = micros(parts[1])
+		if b.id == observer && info.SessionLeft <= 0 { // no script of an observer ends sessions
+			return info, driver.ErrGone
+		}
 	}
 	return info, nil
 }

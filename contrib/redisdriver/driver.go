@@ -42,7 +42,20 @@ type connector struct {
 // warning if the server does not show its settings. About once a minute, a
 // session looks at them again, and ends if the server may evict locks.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	b := &backend{settings: c.settings, connector: c, id: strings.ToLower(rand.Text()[:16]), secret: rand.Text(), link: newLink(c.settings)}
+	return c.connect(ctx, strings.ToLower(rand.Text()[:16]))
+}
+
+// Observe implements [driver.Observer]. A replica will do, and so will a server
+// whose memory is full.
+func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
+	return c.connect(ctx, observer)
+}
+
+// observer is the ID in requests of sessions that only observe.
+const observer = ""
+
+func (c *connector) connect(ctx context.Context, id string) (driver.Session, error) {
+	b := &backend{settings: c.settings, connector: c, id: id, secret: rand.Text(), link: newLink(c.settings)}
 	c.mu.Lock()
 	b.link.addrs = c.addrs
 	c.mu.Unlock()
@@ -58,14 +71,18 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // connect subscribes before it begins the session, because slow dials and TLS
 // handshakes would shorten the lease.
 func (b *backend) connect(ctx context.Context) (s *session.Session, err error) {
+	config := session.Config{Name: "redisdriver", ID: b.id, Timeout: b.timeout, Server: b.link.address,
+		Requests: b.options().PoolSize, Busy: "raise pool_size or make fewer calls at once"}
+	if b.id == observer {
+		return session.Observe(ctx, b, b.link.close, config)
+	}
 	if err = b.connector.checkServer(ctx, b); err == nil {
 		b.first, err = b.subscribe(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redisdriver: connect: %w", err)
 	}
-	return session.Connect(ctx, b, session.Config{Name: "redisdriver", ID: b.id, Timeout: b.timeout, Server: b.link.address,
-		Requests: b.options().PoolSize, Busy: "raise pool_size or make fewer calls at once"})
+	return session.Connect(ctx, b, config)
 }
 
 // learn stores the order in which the next Connect tries the addresses. After a

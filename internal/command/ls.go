@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/dlock-go/dlock"
 )
 
 const lsHelp = `Usage: dlock ls [flags] [PREFIX]
@@ -24,7 +26,7 @@ Flags:
 func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("ls", lsHelp, "one prefix at most", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")
-	arguments, client, status := t.open(0, 1)
+	arguments, client, status := t.open(0, 1, dlock.WithReadOnly())
 	if client == nil {
 		return status
 	}

@@ -55,7 +55,7 @@ func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("queue", queueHelp, "the name of one lock", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")
 	watch := t.flags.Bool("watch", false, "show the queue again at each change of it, until Ctrl-C")
-	arguments, client, status := t.open(1, 1)
+	arguments, client, status := t.open(1, 1, dlock.WithReadOnly())
 	if client == nil {
 		return status
 	}

@@ -45,7 +45,7 @@ func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) 
 
 // open parses the command line, in which flags may follow arguments, and opens
 // a client. If client is nil, the command must exit with the status.
-func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, status int) {
+func (t *tool) open(least, most int, opts ...dlock.Option) (arguments []string, client *dlock.Client, status int) {
 	arguments, err := t.parse()
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(t.stdout, t.help)
@@ -60,9 +60,9 @@ func (t *tool) open(least, most int) (arguments []string, client *dlock.Client, 
 		err = t.store.resolve()
 	}
 	if err == nil {
-		client, err = t.store.open(dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, info recipes.ConnectedInfo) {
+		client, err = t.store.open(append(opts, dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, info recipes.ConnectedInfo) {
 			t.server.Store(info.Session.Server)
-		}}))
+		}}))...)
 	}
 	if err != nil {
 		t.say(err.Error() + "\nTry: dlock help " + t.name)

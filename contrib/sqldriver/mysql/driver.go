@@ -94,6 +94,15 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	return c.connect(ctx, func(*store) {})
+}
+
+// Observe implements [driver.Observer]. A replica will do.
+func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
+	return c.connect(ctx, func(st *store) { st.id, st.Observing = "", true })
+}
+
+func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Session, error) {
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
@@ -101,6 +110,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
+	set(st)
 	s, err := c.begin(ctx, st, st)
 	if err != nil {
 		return nil, err

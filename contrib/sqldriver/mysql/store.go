@@ -178,12 +178,15 @@ func (s *store) change(ctx context.Context, generation int64, procedure string, 
 	return sqlstore.StatusError(status)
 }
 
-// Open implements [sqlstore.Store]. It also checks the server.
+// Open implements [sqlstore.Store]. It also checks the server, unless the session
+// only observes, as a replica will do then.
 func (s *store) Open(ctx context.Context) error {
-	if err := s.checkServer(ctx); denied(err) && s.database != "" {
-		return s.needOperator(err, "")
-	} else if err != nil {
-		return err
+	if !s.Observing {
+		if err := s.checkServer(ctx); denied(err) && s.database != "" {
+			return s.needOperator(err, "")
+		} else if err != nil {
+			return err
+		}
 	}
 	if s.database == "" {
 		var name sql.NullString
@@ -196,7 +199,9 @@ func (s *store) Open(ctx context.Context) error {
 		}
 	}
 	version, err := s.version(ctx)
-	if missing(err) || denied(err) || err == nil && version == 0 {
+	if s.Observing && (missing(err) || err == nil && version == 0) {
+		return nil
+	} else if missing(err) || denied(err) || err == nil && version == 0 {
 		if err := s.createTables(ctx); err != nil {
 			return err
 		}
@@ -419,7 +424,7 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 		found[i].Version = digest(last[i], found[i])
 		found[i].Same = found[i].Version == q.Known
 	}
-	return found, sqlstore.IfKnown(known, err)
+	return found, s.Known(known, err, missing)
 }
 
 // digest returns a number, never zero, that differs after every change of a
@@ -436,7 +441,7 @@ func digest(last int64, s session.Snapshot) int64 {
 func (s *store) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	known := true
 	err = s.call(ctx, "dlock_kept", []any{s.id, queue}, func(scan func(...any) error) error { return scan(&known, &token, &value) })
-	return value, token, sqlstore.IfKnown(known, err)
+	return value, token, s.Known(known, err, missing)
 }
 
 func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
@@ -445,11 +450,8 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.call(ctx, "dlock_read", []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created, &left)
 	})
-	switch {
-	case err != nil:
-	case !known:
-		err = sqlstore.ErrUnknownSession
-	case !there:
+	over := s.Observing && info.Owner != "" && left <= 0 // and nobody has ended it yet
+	if err = s.Known(known, err, missing); err == nil && (over || !there) {
 		err = driver.ErrGone
 	}
 	if created != 0 {
@@ -473,7 +475,7 @@ func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err e
 		}
 		return nil
 	})
-	return queues, sqlstore.IfKnown(known, err)
+	return queues, s.Known(known, err, missing)
 }
 
 // Format keeps the password out of the output of every verb.

@@ -89,10 +89,20 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
+	return c.connect(ctx, newStore(c))
+}
+
+// Observe implements [driver.Observer]. A standby will do.
+func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
+	st := newStore(c)
+	st.id, st.Observing = "", true
+	return c.connect(ctx, st)
+}
+
+func (c *connector) connect(ctx context.Context, st *store) (driver.Session, error) {
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	st := newStore(c)
 	s, err := c.begin(ctx, st, st)
 	if err != nil {
 		return nil, err

@@ -14,11 +14,14 @@ import (
 
 // newPool returns a pool that calls unconfirmed before a reply is read to a
 // commit that no standby has confirmed.
-func newPool(c *connector, unconfirmed func()) *sqlstore.Pool {
-	return sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
+func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
+	pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
 		config := c.config.Copy()
 		config.DialFunc = links.dial
+		if pool.Observing {
+			config.ValidateConnect = nil
+		}
 		config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 			if n.Routine == "SyncRepWaitForLSN" { // the text may be in any language
 				unconfirmed()
@@ -26,6 +29,7 @@ func newPool(c *connector, unconfirmed func()) *sqlstore.Pool {
 		}
 		return sql.OpenDB(stdlib.GetConnector(*config)), links.close, nil
 	})
+	return pool
 }
 
 // links tracks the network connections of a pool, so that all can be closed at

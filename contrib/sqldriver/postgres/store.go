@@ -72,20 +72,21 @@ func newTexts(schema string) *texts {
 		// A queue without a row has the version 1, which is below all others.
 		look: `SELECT s.id IS NOT NULL, w.i, v.version, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END, dlock.proof(n.data)
 			FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::bigint[])) WITH ORDINALITY AS w (queue, known, i)
-			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
+			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END
 			LEFT JOIN dlock.queue q ON q.name = w.queue
 			CROSS JOIN LATERAL (SELECT coalesce(dlock.shown(q.version), 1) AS version) v
 			LEFT JOIN dlock.node n ON n.queue = w.queue AND v.version <> w.known`,
 		read: `SELECT s.id IS NOT NULL, n.token, pg_catalog.encode(n.data, 'hex'), coalesce(n.session, ''),
 				(extract(epoch FROM n.created) * 1000000)::bigint,
-				(extract(epoch FROM CASE WHEN o.server = pg_catalog.pg_postmaster_start_time() AND pg_catalog.isfinite(o.deadline)
+				(extract(epoch FROM CASE WHEN pg_catalog.isfinite(o.deadline) AND
+					(o.server = pg_catalog.pg_postmaster_start_time() OR pg_catalog.pg_is_in_recovery())
 					THEN o.deadline - pg_catalog.clock_timestamp() END) * 1000000)::bigint
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END LEFT JOIN dlock.node n ON n.queue = $2 AND n.name = $3
 			LEFT JOIN dlock.session o ON o.id = n.session`,
 		value: `SELECT s.id IS NOT NULL, k.token, pg_catalog.encode(k.value, 'hex')
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here() LEFT JOIN dlock.kept k ON k.queue = $2`,
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END LEFT JOIN dlock.kept k ON k.queue = $2`,
 		walk: `SELECT DISTINCT s.id IS NOT NULL, n.queue
-			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = dlock.here()
+			FROM (VALUES (1)) x LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END
 			LEFT JOIN dlock.node n ON $2 = '' OR n.queue = $2 OR pg_catalog.starts_with(n.queue, $2 || '/')`,
 		settings: `SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'),
 			pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.current_setting('synchronous_commit'),
@@ -180,7 +181,9 @@ func (s *store) change(ctx context.Context, generation int64, text string, args 
 
 func (s *store) Open(ctx context.Context) error {
 	version, err := s.version(ctx)
-	if missing(err) {
+	if missing(err) && s.Observing {
+		return nil
+	} else if missing(err) {
 		if err = s.createTables(ctx); err == nil {
 			version, err = s.version(ctx)
 		}
@@ -321,7 +324,7 @@ func (s *store) Value(ctx context.Context, queue string) (value []byte, token in
 	var number sql.NullInt64
 	var text sql.NullString
 	err = s.query(ctx, s.texts.value, []any{s.id, queue}, func(scan func(...any) error) error { return scan(&known, &number, &text) })
-	if err = sqlstore.IfKnown(known, err); err == nil {
+	if err = s.Known(known, err, missing); err == nil {
 		value, err = hex.DecodeString(text.String)
 	}
 	return value, number.Int64, err
@@ -354,7 +357,7 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 		}
 		return nil
 	})
-	return found, sqlstore.IfKnown(known, err)
+	return found, s.Known(known, err, missing)
 }
 
 func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
@@ -364,7 +367,8 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.query(ctx, s.texts.read, []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &token, &data, &info.Owner, &created, &left)
 	})
-	if err = sqlstore.IfKnown(known, err); err == nil && !token.Valid {
+	over := s.Observing && info.Owner != "" && left.Int64 <= 0 // and nobody has ended it yet
+	if err = s.Known(known, err, missing); err == nil && (over || !token.Valid) {
 		err = driver.ErrGone
 	}
 	if err != nil {
@@ -390,7 +394,7 @@ func (s *store) Walk(ctx context.Context, prefix string) (queues []string, err e
 		}
 		return nil
 	})
-	return queues, sqlstore.IfKnown(known, err)
+	return queues, s.Known(known, err, missing)
 }
 
 func (s *store) Close() {

@@ -206,6 +206,36 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.begin(ctx, path, base)
 }
 
+// Observe implements [driver.Observer]. It makes no file, which has no locks yet.
+// Otherwise it is like Connect.
+func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
+	path, err := c.file(ctx)
+	if e := (unmade{path: path}); err == nil && e.check() == nil {
+		return session.Observe(ctx, e, func() {}, session.Config{Name: "sqlite", Timeout: c.timeout, Server: func() string { return path }})
+	}
+	return c.Connect(ctx)
+}
+
+// unmade is the store of a session that observes a file that nobody has made yet.
+type unmade struct {
+	session.Store
+	path string
+}
+
+// check returns an error that ends the session if the file exists.
+func (u unmade) check() error {
+	if _, err := os.Stat(u.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("%w: the file exists", driver.ErrSessionEnded)
+}
+
+func (u unmade) Look(_ context.Context, ask []session.Query) ([]session.Snapshot, error) {
+	return make([]session.Snapshot, len(ask)), u.check()
+}
+
+func (u unmade) Walk(context.Context, string) ([]string, error) { return nil, u.check() }
+
 func connectError(err error) error { return fmt.Errorf("sqlite: connect: %w", explain(err)) }
 
 func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {

@@ -25,13 +25,15 @@ const (
 // Pool holds the connections of one session. They are either borrowed from the
 // program's *sql.DB or opened by the session.
 type Pool struct {
-	shared  *sql.DB // nil if the session opens its own connections
-	open    func() (db *sql.DB, end func(), err error)
-	size    int
-	idle    time.Duration // after which the session's own connections are closed
-	silent  time.Duration // how long a connection may take to answer a ping
-	Host    session.Host  // set by Start
-	longest time.Duration // set by Graced
+	shared *sql.DB // nil if the session opens its own connections
+	open   func() (db *sql.DB, end func(), err error)
+	size   int
+	idle   time.Duration // after which the session's own connections are closed
+	silent time.Duration // how long a connection may take to answer a ping
+	Host   session.Host  // set by Start
+	// Observing is set for a session that is to change nothing: see driver.Observer.
+	Observing bool
+	longest   time.Duration // set by Graced
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -124,6 +126,9 @@ func (p *Pool) Slots() (n int, more string) {
 	return p.size - 2, "raise max_connections, or make fewer calls at once"
 }
 
+// Observes is used by [Connect].
+func (p *Pool) Observes() bool { return p.Observing }
+
 // Admit implements [session.Admitter]. It waits while all connections of the
 // program's *sql.DB are in use.
 func (p *Pool) Admit(ctx context.Context) error {
@@ -145,6 +150,18 @@ func (p *Pool) Admit(ctx context.Context) error {
 
 // Start implements [session.Starter].
 func (p *Pool) Start(h session.Host) { p.Host = h }
+
+// Known returns the error of a request whose answer says whether it knows the
+// session. A session that observes is in no database, which perhaps has no tables.
+func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
+	switch {
+	case !p.Observing:
+		return IfKnown(known, err)
+	case missing(err):
+		return nil
+	}
+	return err
+}
 
 // Beaten is called after each heartbeat, with its context and error. It returns
 // [ErrUnknownSession] if the tables are missing. If there was no answer in time,

@@ -22,14 +22,15 @@ type Store interface {
 	session.Reader
 	session.Tidier
 	session.Starter
-	// Open connects, and creates the tables if they are missing.
+	// Open connects, and creates the tables if they are missing, unless the
+	// session only observes.
 	Open(ctx context.Context) error
 	// Close closes the connections. Later requests open them again.
 	Close()
-	// Slots is implemented by [Pool].
+	// These are implemented by [Pool].
 	Slots() (n int, more string)
-	// Admit is implemented by [Pool].
 	Admit(ctx context.Context) error
+	Observes() bool
 }
 
 // Connect opens st and begins a session whose requests take the way through the
@@ -44,12 +45,16 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 		st.Close()
 		return nil, fmt.Errorf("%s: connect: %w", c.Name, err)
 	}
-	s, err := session.Connect(ctx, via, c)
+	var s *session.Session
+	if st.Observes() {
+		s, err = session.Observe(ctx, via, st.Close, c)
+	} else {
+		s, err = session.Connect(ctx, via, c)
+	}
 	if err != nil {
 		st.Close()
-		return nil, err
 	}
-	return s, nil
+	return s, err
 }
 
 // Limit returns the time limit of a request that the session does not limit, and

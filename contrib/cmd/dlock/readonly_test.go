@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/redistest"
+)
+
+// Whoever looks into a store that nobody has used must leave nothing in it, and
+// wait for no grace.
+func TestLsAndQueueLeaveNothing(t *testing.T) {
+	unchanged(t)
+	for driver, open := range map[string]func(t *testing.T) (dsn string, content func() string){
+		"etcd": func(t *testing.T) (string, func() string) {
+			server := etcdtest.Start(t)
+			return "etcd://" + server.Addr(), func() string {
+				return server.Etcdctl("get", "--from-key", "", "--keys-only") + server.Etcdctl("lease", "list")
+			}
+		},
+		"mysql": func(t *testing.T) (string, func() string) {
+			server := mysqltest.Start(t)
+			database := server.Database()
+			return server.DSN(database), func() string {
+				return server.SQL(t, database, "SHOW TABLES; SHOW PROCEDURE STATUS WHERE Db = DATABASE()")
+			}
+		},
+		"postgres": func(t *testing.T) (string, func() string) {
+			server := pgtest.Start(t)
+			return server.DSN(), func() string {
+				return server.SQL(t, "SELECT nspname FROM pg_namespace WHERE nspname LIKE '%dlock%'")
+			}
+		},
+		"redis": func(t *testing.T) (string, func() string) {
+			server := redistest.Start(t)
+			return "redis://" + server.Addr(), func() string { return fmt.Sprint(server.Do("KEYS", "*")) }
+		},
+		"sqlite": func(t *testing.T) (string, func() string) {
+			dir := t.TempDir()
+			return dir + "/locks.db", func() string {
+				files, _ := os.ReadDir(dir)
+				return fmt.Sprint(files)
+			}
+		},
+	} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn, content := open(t)
+			before := content()
+			for _, args := range [][]string{{"ls"}, {"queue", "-json", "stock"}} {
+				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // the grace takes 10 s
+				if status != 0 || strings.Contains(out, "node") {
+					t.Errorf("%v: status %d: %s%s", args, status, out, errs)
+				}
+			}
+			if after := content(); after != before {
+				t.Errorf("%q is in the store, %q before", after, before)
+			}
+		})
+	}
+}
+
+// A store that can grant nothing must show its locks nevertheless.
+func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
+	unchanged(t)
+	for name, open := range map[string]func(t *testing.T) (dsn string, changed func() (dsn string)){
+		"redis replica": func(t *testing.T) (string, func() string) {
+			server, replica := redistest.Start(t), redistest.Start(t)
+			return "redis://" + server.Addr() + "?empty_is_new=true", func() string {
+				host, port, _ := strings.Cut(server.Addr(), ":")
+				replica.Do("REPLICAOF", host, port)
+				return "redis://" + replica.Addr()
+			}
+		},
+		"redis full": func(t *testing.T) (string, func() string) {
+			server := redistest.Start(t)
+			return "redis://" + server.Addr() + "?empty_is_new=true", func() string {
+				server.Do("CONFIG", "SET", "maxmemory", "1")
+				return "redis://" + server.Addr()
+			}
+		},
+		"postgres standby": func(t *testing.T) (string, func() string) {
+			server := pgtest.Start(t)
+			return server.DSN("empty_is_new=true"), func() string { return server.Standby(t).DSN() }
+		},
+		"mysql replica": func(t *testing.T) (string, func() string) {
+			server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog"))
+			database := server.Database()
+			return server.DSN(database, "empty_is_new=true"), func() string { return server.Replica(t).DSN(database) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			driver, _, _ := strings.Cut(name, " ")
+			dsn, change := open(t)
+			client, err := dlock.Open(driver, dsn, dlock.WithHostname("web1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			lock, err := client.RWMutex("stock").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dsn = change()
+			for _, looks := range []struct {
+				args []string
+				want string
+			}{{[]string{"ls"}, "stock\n"}, {[]string{"queue", "stock"}, lock.Node()}} {
+				for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+					status, out, errs := run(t, append(looks.args, "-driver", driver, "-dsn", dsn)...)
+					if status == 0 && strings.Contains(out, looks.want) {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("%v: status %d: %s%s", looks.args, status, out, errs)
+					}
+				}
+			}
+			if status, _, errs := run(t, "release", "-yes", "-timeout", "1s", "stock", lock.Node(), "-driver", driver, "-dsn", dsn); status == 0 {
+				t.Errorf("released: %s", errs)
+			}
+		})
+	}
+}
