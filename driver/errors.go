@@ -21,6 +21,12 @@ var (
 	// this process was paused when its lease ran out.
 	ErrExpired = errors.New("the lease ran out")
 
+	// ErrLostData is matched by the error of a session that the store has ended
+	// because it may have lost data. It also matches ErrSessionEnded. The store
+	// grants no lock before all leases of its sessions are over, so a holder has
+	// about the time that ErrExpired leaves it.
+	ErrLostData = errors.New("the store may have lost data")
+
 	// ErrGone is returned by requests for a node that is no longer in the
 	// queue.
 	ErrGone = errors.New("node is gone")

@@ -19,6 +19,7 @@ import (
 // Prefixes of the error replies from the driver's own scripts.
 const (
 	replyEnded     = "DLOCKENDED"
+	replyLost      = "DLOCKLOST"
 	replyGone      = "DLOCKGONE"
 	replyStale     = "DLOCKSTALE"
 	replyCancelled = "DLOCKCANCELLED"
@@ -65,6 +66,8 @@ func mark(err error) error {
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
+	case replied(err, replyLost):
+		return fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
 	case replied(err, replyGone):
 		return driver.ErrGone
 	case replied(err, replyStale):

@@ -129,7 +129,13 @@ func (s *Session) ask(request func(context.Context) error) error {
 func (s *Session) within(limit time.Duration, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.life, limit)
 	defer cancel()
-	return s.endIfGone(request(ctx))
+	err := request(ctx)
+	if errors.Is(err, driver.ErrSessionEnded) { // Beat knows best why
+		if _, why := s.store.Beat(ctx); errors.Is(why, driver.ErrSessionEnded) {
+			err = why
+		}
+	}
+	return s.endIfGone(err)
 }
 
 // endIfGone ends the session if the store's answer is that it does not have it.

@@ -31,7 +31,9 @@ type Store interface {
 	// Beat moves the deadline to one session timeout from now. It must not wait
 	// for other changes. It returns the time until the next deadline of any
 	// session, or zero if the store does not know it: an [Expirer] then searches
-	// after each heartbeat. Any other store ends expired sessions in Beat.
+	// after each heartbeat. Any other store ends expired sessions in Beat. If the
+	// session has ended because the store may have lost data, the error of Beat
+	// matches driver.ErrLostData.
 	Beat(ctx context.Context) (next time.Duration, err error)
 	// End removes the session, with its nodes. If a change of the session
 	// reaches the store later, it changes nothing. End also closes the store's

@@ -468,10 +468,11 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 		now := time.Now()
 		if err := lock.Err(); err != nil {
 			h.send(notice{Lost: true})
-			if grace := h.margin/2 - since(seen); errors.Is(err, driver.ErrExpired) && grace > 0 {
+			nobody := errors.Is(err, driver.ErrExpired) || errors.Is(err, driver.ErrLostData)
+			if delay := h.margin/2 - since(seen); nobody && delay > 0 {
 				lost = h.lostBy(err, ": ending the command")
-				h.end(grace, nil)
-			} else { // no grace: another contender may already hold the lock
+				h.end(delay, nil)
+			} else { // another contender may already hold the lock
 				lost = h.lostBy(err, ": killing the command")
 				h.end(0, nil)
 			}

@@ -67,7 +67,8 @@ lock is lost. The command, and all that it started, get SIGTERM at once, and
 SIGKILL after the grace: an eighth of the session timeout, 10 s at most. The
 store gives the lock to nobody else before a quarter of the session timeout has
 passed. (On ZooKeeper, lease_margin replaces that quarter, and the grace is half
-of it.) If an operator removes the node or ends the session, others may have the
+of it.) The same is so if the store may have lost data, as Redis after a
+restart, because it then grants nothing for a while. If an operator removes the node or ends the session, others may have the
 lock at once, so there is no grace, only SIGKILL.
 
 If dlock is killed, the command and all that it started get SIGKILL, and then

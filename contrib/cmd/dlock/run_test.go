@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
@@ -130,6 +131,41 @@ func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
 		}
 	}
 	_ = first.Wait()
+}
+
+// A server that has restarted grants nobody the lock for a while. So the command
+// has time to end by itself.
+func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
+	for driver, open := range map[string]func() (dsn string, restart func()){
+		"redis": func() (string, func()) {
+			server := redistest.Start(t, redistest.Durable())
+			return "redis://" + server.Addr() + "?empty_is_new=true&session_timeout=20s", server.Restart
+		},
+		"mysql": func() (string, func()) {
+			server := mysqltest.Start(t)
+			return server.DSN(server.Database(), "empty_is_new=true&session_timeout=20s"), server.Restart
+		},
+	} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn, restart := open()
+			ready := filepath.Join(t.TempDir(), "ready")
+			go func() {
+				for {
+					if _, err := os.Stat(ready); err == nil || t.Context().Err() != nil {
+						restart()
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+			cmd, out := runIn(t, t.TempDir(), "run", "-driver", driver, "-dsn", dsn, "l", "--", "sh", "-c",
+				`trap 'echo ended; exit' TERM; touch "$0"; while :; do sleep 0.05; done`, ready)
+			if cmd.ProcessState.ExitCode() != 123 || !strings.Contains(string(out), "\nended\n") || !strings.Contains(string(out), "may have lost data") {
+				t.Errorf("%v: %s", cmd.ProcessState, out)
+			}
+		})
+	}
 }
 
 // A fresh Redis grants no lock for one session timeout.

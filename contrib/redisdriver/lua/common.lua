@@ -196,7 +196,10 @@ local function current()
   end
   generation = string.match(replication, 'master_replid:(%x+)')
   if redis.call('HGET', gen, 'id') == generation then return true end
-  if not unreplaced(replication) then return false end
+  if not unreplaced(replication) then
+    if redis.call('EXISTS', gen) == 1 then ended = { err = 'DLOCKLOST' } end -- open begins with a grace
+    return false
+  end
   expire() -- begins with a change that needs no memory
   redis.call('HSET', gen, 'id', generation)
   return true

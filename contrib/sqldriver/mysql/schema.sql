@@ -202,6 +202,7 @@ CREATE PROCEDURE IF NOT EXISTS dlock_beat(IN p_session VARBINARY(64))
 BEGIN
     DECLARE v_timeout, v_next BIGINT;
     DECLARE v_era VARBINARY(64);
+    DECLARE v_status VARCHAR(8) CHARACTER SET ascii DEFAULT 'unknown';
     CALL dlock_primary();
     IF @dlock_here IS NULL THEN CALL dlock_here(); END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -214,9 +215,12 @@ BEGIN
             UPDATE dlock_lease SET deadline = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + v_timeout
                 WHERE session = p_session;
             SELECT MIN(deadline) INTO v_next FROM dlock_lease;
+            SET v_status = 'ok';
+        ELSEIF EXISTS (SELECT 1 FROM dlock_meta WHERE era <> '' AND era NOT LIKE CONCAT(@dlock_here, '/%')) THEN
+            SET v_status = 'lost'; -- no session begins before a grace
         END IF;
         COMMIT AND NO CHAIN NO RELEASE;
-        SELECT IF(v_era = @dlock_here, 'ok', 'unknown'),
+        SELECT v_status,
             COALESCE(GREATEST(v_next, 0) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0);
     END;
 END

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
@@ -114,6 +115,15 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.cut()
 	l.server.SQL(t, "DROP SCHEMA dlock CASCADE")
 	l.grantsLater(l.server)
+}
+
+// A session in data of another era must learn that no lock is granted for a while.
+func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
+	server := pgtest.Start(t)
+	lock := mustLock(t, opened(t, server.DSN("empty_is_new=true")))
+	server.SQL(t, "UPDATE dlock.session SET era = 'old'; UPDATE dlock.era SET name = 'old'")
+	<-lock.Lost()
+	require.ErrorIs(t, lock.Err(), driver.ErrLostData)
 }
 
 // The tables of both servers have the same OIDs, because the same statements

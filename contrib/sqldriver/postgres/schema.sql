@@ -254,7 +254,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Moves the deadline of a session. Returns null if the session is unknown, and
+-- Moves the deadline of a session. Returns null if the session is unknown, -1 if that is
+-- so because the data are of another era, so that no session begins before a grace, and
 -- otherwise the milliseconds until expire has work: until the earliest deadline of any
 -- session, or zero if that has passed or a deadline is of another server. A deadline may
 -- be -infinity if an operator has set it.
@@ -265,7 +266,7 @@ BEGIN
     UPDATE dlock.session SET deadline = clock_timestamp() + timeout, server = pg_postmaster_start_time()
         WHERE id = p_session AND era = dlock.here();
     IF NOT FOUND THEN
-        RETURN NULL;
+        RETURN (SELECT -1 FROM dlock.era WHERE name NOT IN ('', dlock.here()));
     END IF;
     RETURN (SELECT ceil(extract(epoch FROM greatest(min(CASE WHEN server = pg_postmaster_start_time() THEN deadline ELSE '-infinity' END),
         clock_timestamp()) - clock_timestamp()) * 1000) FROM dlock.session);

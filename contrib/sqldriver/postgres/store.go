@@ -251,7 +251,10 @@ func ignore(func(...any) error) error { return nil }
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
 	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
-	err = s.Beaten(ctx, sqlstore.IfKnown(millis.Valid, err), missing)
+	if err = sqlstore.IfKnown(millis.Valid, err); err == nil && millis.Int64 < 0 {
+		err = sqlstore.ErrLostData
+	}
+	err = s.Beaten(ctx, err, missing)
 	return time.Duration(millis.Int64) * time.Millisecond, err
 }
 

@@ -16,6 +16,9 @@ var (
 	// matches driver.ErrSessionEnded.
 	ErrUnknownSession = fmt.Errorf("%w: the database has dropped the session", driver.ErrSessionEnded)
 
+	// ErrLostData says that the data are of another era, whose grace has not ended.
+	ErrLostData = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
+
 	errStale = errors.New("the change came too late") // see [Generation]
 )
 
@@ -27,6 +30,8 @@ func StatusError(status string) error {
 		return nil
 	case "unknown":
 		return ErrUnknownSession
+	case "lost":
+		return ErrLostData
 	case "stale":
 		return errStale
 	case "gone":
