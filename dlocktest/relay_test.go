@@ -2,6 +2,7 @@ package dlocktest
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/dlock-go/dlock/driver"
@@ -86,40 +87,16 @@ func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watc
 	})
 }
 
-func closedWatch() driver.Watch {
-	c := make(chan driver.Cause)
-	close(c)
-	return driver.NewWatch(c, nil)
-}
-
-func openWatch() driver.Watch { return driver.NewWatch(make(chan driver.Cause), nil) }
-
-// unarmed is a session whose Create arms no watch, so that the kit calls Watch,
-// which the broken driver overrides.
-type unarmed struct{ base }
-
-func (s unarmed) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	return s.base.Create(ctx, queue, n)
-}
-
-// unknowing is a session whose Create returns only the place. Broken drivers
-// that change names, tokens or the order wrap it, so that they need not change
-// the nodes ahead as well.
-type unknowing struct{ base }
-
-func (s unknowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	j, err := s.base.Create(ctx, queue, n)
-	return driver.Joined{Place: j.Place}, err
-}
-
 func there(s driver.Session, queue, name string) bool {
 	nodes, _ := s.List(context.Background(), queue)
-	for _, n := range nodes {
-		if n.Name == name {
-			return true
-		}
-	}
-	return false
+	return hasName(nodes, name)
+}
+
+func hasName(nodes []driver.Node, name string) bool {
+	return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name })
+}
+
+// stand reports whether all of the nodes are in the queue.
+func stand(s driver.Session, queue string, nodes ...driver.Node) bool {
+	return !slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) })
 }

@@ -1,7 +1,6 @@
 package dlocktest
 
 import (
-	"context"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -10,13 +9,19 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 )
 
 var aheadSabotages = []sabotage{
 	{"lists before it creates", "two requests that are no transaction",
-		of(func(s base) racyAhead { return racyAhead{s} })},
-	{"always says that no node is ahead", "a field that is always empty, tried with one client at a time",
-		tells(func([]driver.Node, driver.Node) []driver.Node { return nil })},
+		on(faults.OpCreate, func(r *request, send func()) {
+			before, _ := r.s.List(r.ctx, r.queue)
+			runtime.Gosched()
+			r.spec.Predecessor = nil
+			send()
+			r.joined.Known, r.joined.Ahead = true, before
+		})},
+	{"always says that no node is ahead", "a field that is always empty, tried with one client at a time", tells(nothing)},
 	{"returns only the writers ahead", "SQL: one condition too many in a WHERE",
 		tells(only(func(n driver.Node) bool { return strings.Contains(n.Name, "-W-") }))},
 	{"returns only those nodes ahead that have names of its own kind", "a parser of names where the contract asks for any sequenced node",
@@ -32,26 +37,85 @@ var aheadSabotages = []sabotage{
 	{"returns the new node among the nodes ahead", "a list after the create, not cut at the own node",
 		tells(func(ahead []driver.Node, own driver.Node) []driver.Node { return append(slices.Clone(ahead), own) })},
 	{"returns the nodes that were ahead of an earlier node", "a cache of the last list",
-		of(func(s base) *staleAhead { return &staleAhead{base: s, seen: make(map[string][]driver.Node)} })},
+		func(s *faulty) {
+			var mu sync.Mutex
+			seen := make(map[string][]driver.Node)
+			s.after(faults.OpCreate, func(r *request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if old := seen[r.queue]; len(old) > 0 && len(r.joined.Ahead) > 0 {
+					r.joined.Ahead = old
+				}
+				seen[r.queue] = slices.Clone(r.joined.Ahead)
+			})
+		}},
 	{"lists after it creates, and never says that a node is behind", "two requests, of which the second is late",
-		of(func(s base) listsLate { return listsLate{s} })},
+		all(unarmed, after(faults.OpCreate, func(r *request) {
+			time.Sleep(rand.N(2 * time.Millisecond))
+			nodes, err := r.s.List(r.ctx, r.queue)
+			own := slices.Index(nodes, r.joined.Node)
+			if r.joined.Known = err == nil && own >= 0; r.joined.Known {
+				r.joined.Ahead = nodes[:own]
+			}
+		}))},
 	{"chooses the predecessor itself", "a script on the server that arms a watch of the node before the own one, and does not call Predecessor",
-		of(func(s base) guessesBehind { return guessesBehind{s} })},
+		on(faults.OpCreate, func(r *request, send func()) {
+			if behind := r.spec.Predecessor; behind != nil {
+				r.spec.Predecessor = func(ahead []driver.Node) int { return min(behind(ahead), 0) }
+			}
+			send()
+		})},
 	{"calls Predecessor with all nodes of the queue", "a list after the create, not cut at the own node",
-		of(func(s base) asksAboutAll { return asksAboutAll{s} })},
+		armsItself(func(r *request, behind func([]driver.Node) int) {
+			if nodes, _ := r.s.List(r.ctx, r.queue); len(nodes) > 0 {
+				if i := behind(nodes); i >= 0 {
+					r.watch, _ = r.s.Watch(r.ctx, r.queue, r.joined.Place, nodes[i])
+				}
+			}
+		})},
 	{"arms a watch in Create although the caller wants none", "a script that does the same in each call",
-		of(func(s base) armsAlways { return armsAlways{s} })},
+		after(faults.OpCreate, func(r *request) {
+			if r.watch.C == nil {
+				r.watch, _ = r.s.Watch(r.ctx, r.queue, r.joined.Place)
+			}
+		})},
 	{"creates and lists, and arms the watch after that", "three requests in one method: what happens between the last two is missed",
-		of(func(s base) armsLate { return armsLate{s} })},
+		armsItself(func(r *request, behind func([]driver.Node) int) {
+			i := behind(r.joined.Ahead)
+			if i < 0 {
+				return
+			}
+			holdBriefly()
+			var ahead []driver.Node // none, if the node ahead is gone by now: the watch does not end
+			if there(r.s, r.queue, r.joined.Ahead[i].Name) {
+				ahead = append(ahead, r.joined.Ahead[i])
+			}
+			r.watch, _ = r.s.Watch(r.ctx, r.queue, r.joined.Place, ahead...)
+		})},
 	{"arms in Create a watch of the node ahead only", "two functions that arm watches, one of which leaves out the own node",
-		of(func(s base) armsAheadOnly { return armsAheadOnly{s} })},
+		on(faults.OpCreate, func(r *request, send func()) {
+			var chosen driver.Node
+			if behind := r.spec.Predecessor; behind != nil {
+				r.spec.Predecessor = func(ahead []driver.Node) int {
+					i := behind(ahead)
+					if i >= 0 {
+						chosen = ahead[i]
+					}
+					return i
+				}
+			}
+			send()
+			r.watch = passIf(r.s, r.watch, func() bool { return !there(r.s, r.queue, chosen.Name) })
+		})},
 }
 
-// tells wraps sessions so that Create returns what the function ahead makes of
-// the list of nodes ahead.
-func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) wrap {
-	return of(func(s base) *lies { return &lies{s, ahead} })
+// tells makes Create return what the function ahead makes of the list of nodes
+// ahead.
+func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) plant {
+	return after(faults.OpCreate, func(r *request) { r.joined.Ahead = ahead(r.joined.Ahead, r.joined.Node) })
 }
+
+func nothing([]driver.Node, driver.Node) []driver.Node { return nil }
 
 func only(counts func(driver.Node) bool) func([]driver.Node, driver.Node) []driver.Node {
 	return func(ahead []driver.Node, _ driver.Node) []driver.Node {
@@ -59,146 +123,13 @@ func only(counts func(driver.Node) bool) func([]driver.Node, driver.Node) []driv
 	}
 }
 
-type lies struct {
-	base
-	ahead func(ahead []driver.Node, own driver.Node) []driver.Node
-}
-
-func (s *lies) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	if j.Known {
-		j.Ahead = s.ahead(j.Ahead, j.Node)
-	}
-	return j, err
-}
-
-type racyAhead struct{ base }
-
-func (s racyAhead) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	before, err := s.List(ctx, queue)
-	if err != nil {
-		return driver.Joined{}, err
-	}
-	runtime.Gosched()
-	n.Predecessor = nil
-	j, err := s.base.Create(ctx, queue, n)
-	j.Known, j.Ahead = true, before
-	return j, err
-}
-
-// listsLate is a session whose Create lists the queue some time after it has
-// created the node.
-type listsLate struct{ base }
-
-func (s listsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	j, err := s.base.Create(ctx, queue, n)
-	if err != nil {
-		return j, err
-	}
-	time.Sleep(rand.N(2 * time.Millisecond))
-	nodes, err := s.List(ctx, queue)
-	own := slices.Index(nodes, j.Node)
-	if j.Known = err == nil && own >= 0; j.Known {
-		j.Ahead = nodes[:own]
-	}
-	return j, nil
-}
-
-type staleAhead struct {
-	base
-	mu   sync.Mutex
-	seen map[string][]driver.Node
-}
-
-func (s *staleAhead) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil || !j.Known {
-		return j, err
-	}
-	if seen := s.seen[queue]; len(seen) > 0 && len(j.Ahead) > 0 {
-		j.Ahead = seen
-	}
-	s.seen[queue] = slices.Clone(j.Ahead)
-	return j, err
-}
-
-// guessesBehind is a session whose Create watches the first node of the queue
-// instead of the node chosen by Predecessor.
-type guessesBehind struct{ base }
-
-func (s guessesBehind) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	if behind := n.Predecessor; behind != nil {
-		n.Predecessor = func(ahead []driver.Node) int { return min(behind(ahead), 0) }
-	}
-	return s.base.Create(ctx, queue, n)
-}
-
-type asksAboutAll struct{ base }
-
-func (s asksAboutAll) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, driver.NodeSpec{Prefix: n.Prefix, Data: n.Data})
-	if err != nil || n.Predecessor == nil {
-		return j, err
-	}
-	if nodes, _ := s.List(ctx, queue); len(nodes) > 0 {
-		if i := n.Predecessor(nodes); i >= 0 {
-			j.Watch, _ = s.Watch(ctx, queue, j.Place, nodes[i])
+// armsItself makes Create call arm in place of arming a watch.
+func armsItself(arm func(r *request, behind func([]driver.Node) int)) plant {
+	return on(faults.OpCreate, func(r *request, send func()) {
+		behind := r.spec.Predecessor
+		r.spec.Predecessor = nil
+		if send(); r.err == nil && behind != nil {
+			arm(r, behind)
 		}
-	}
-	return j, nil
-}
-
-type armsAlways struct{ base }
-
-func (s armsAlways) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	if err == nil && j.Watch.C == nil {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place)
-	}
-	return j, err
-}
-
-// armsLate is a session whose Create lists the queue some time before it arms
-// the watch, so that it misses changes in between.
-type armsLate struct{ base }
-
-func (s armsLate) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	behind := n.Predecessor
-	n.Predecessor = nil
-	j, err := s.base.Create(ctx, queue, n)
-	if err != nil || behind == nil || !j.Known {
-		return j, err
-	}
-	i := behind(j.Ahead)
-	if i < 0 {
-		return j, nil
-	}
-	holdBriefly()
-	if !there(s, queue, j.Ahead[i].Name) {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place) // does not end if the node ahead is already gone
-	} else {
-		j.Watch, _ = s.Watch(ctx, queue, j.Place, j.Ahead[i])
-	}
-	return j, nil
-}
-
-type armsAheadOnly struct{ base }
-
-func (s armsAheadOnly) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	var chosen driver.Node
-	if behind := n.Predecessor; behind != nil {
-		n.Predecessor = func(ahead []driver.Node) int {
-			i := behind(ahead)
-			if i >= 0 {
-				chosen = ahead[i]
-			}
-			return i
-		}
-	}
-	j, err := s.base.Create(ctx, queue, n)
-	j.Watch = passIf(s, j.Watch, func() bool { return !there(s, queue, chosen.Name) })
-	return j, err
+	})
 }

@@ -1,7 +1,6 @@
 package dlocktest
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -15,31 +14,101 @@ import (
 
 var closeSabotages = []sabotage{
 	{"deletes its nodes in Close before Done is closed", "cleaning up first and closing then",
-		func(s base, st *memdriver.Store) driver.Session { return &deletesFirst{placing{base: s}, st} }},
-	{"removes in Close its session before its nodes", "a store that changes one key at a time", newPurgedFirst},
+		func(s *faulty) {
+			nodes := s.places()
+			s.on(faults.OpClose, func(r *request, send func()) {
+				nodes.each(func(queue string, p driver.Place) { s.store.Faults().RemoveNode(queue, p.Name) })
+				time.Sleep(5 * time.Millisecond)
+				send()
+			})
+		}},
+	{"removes in Close its session before its nodes", "a store that changes one key at a time", purgedFirst},
 	{"returns an error from a second Close", "a client library whose Close may be called once",
-		of(func(s base) *closesOnce { return &closesOnce{base: s} })},
+		func(s *faulty) {
+			var over atomic.Bool
+			s.on(faults.OpClose, func(r *request, send func()) {
+				if over.Swap(true) {
+					r.err = errors.New("closed already")
+					return
+				}
+				send()
+			})
+		}},
 	{"leaves its nodes to the session timeout", "etcd, Redis: closing the connection and not revoking the lease",
-		of(func(s base) leavesNodes { return leavesNodes{s} })},
+		on(faults.OpClose, func(r *request, send func()) { r.s.leavesNodes() })},
 	{"returns nil from Close although it could not reach the store", "an error of the clean-up that is ignored",
-		of(func(s base) *alwaysNil { return &alwaysNil{base: s} })},
+		func(s *faulty) {
+			whole := s.cuts()
+			s.on(faults.OpClose, func(r *request, send func()) {
+				if closed(whole.healed()) {
+					send()
+				} else {
+					s.leavesNodes()
+				}
+			})
+		}},
 	{"leaves its session in the store if the lease has run out", "a Close that returns early if the session has ended",
-		of(func(s base) forgetsLapsed { return forgetsLapsed{s} })},
+		on(faults.OpClose, func(r *request, send func()) {
+			if r.s.Err() == nil {
+				send()
+			}
+		})},
 	{"remembers the error of its first Close", "sync.Once around all of Close",
-		of(func(s base) *closesOnceOnly { return &closesOnceOnly{base: s} })},
+		func(s *faulty) {
+			once := sync.OnceValue(s.base.Close)
+			s.on(faults.OpClose, func(r *request, _ func()) { r.err = once() })
+		}},
 	{"waits for its store without a limit", "context.Background in Close",
-		of(func(s base) *waitsInClose { return &waitsInClose{base: s} })},
+		func(s *faulty) {
+			whole := s.cuts()
+			s.on(faults.OpClose, func(r *request, send func()) {
+				<-whole.healed()
+				send()
+			})
+		}},
 	{"sends a create after Close", "a client library without contexts: the request goes on in a goroutine of its own, for which Close does not wait",
-		func(s base, st *memdriver.Store) driver.Session { return &createsAfterClose{base: s, store: st} }},
+		func(s *faulty) {
+			var mu sync.Mutex
+			var givenUp []func()
+			s.on(faults.OpCreate, func(r *request, send func()) {
+				if send(); r.err != nil && r.ctx.Err() != nil && s.Err() == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					givenUp = append(givenUp, func() { putStray(s.store, r.queue, r.spec.Prefix) })
+				}
+			})
+			s.on(faults.OpClose, func(r *request, send func()) {
+				send()
+				mu.Lock()
+				defer mu.Unlock()
+				for _, create := range givenUp {
+					time.AfterFunc(time.Millisecond, create)
+				}
+				givenUp = nil
+			})
+		}},
 	{"does not refuse a create that arrives after Close", "Redis, SQL: no look at the session in the request that makes the node",
-		func(s base, st *memdriver.Store) driver.Session { return &takesLateCreates{base: s, store: st} }},
+		func(s *faulty) {
+			s.late(faults.OpCreate, func(r *request) {
+				if s.Err() != nil {
+					putStray(s.store, r.queue, r.spec.Prefix) // it belongs to no session that could end
+				}
+			})
+		}},
 	{"deletes at Close all nodes with its host's name", "removing nodes by prefix",
-		func(s base, st *memdriver.Store) driver.Session { return sweepsUp{s, st} }},
+		on(faults.OpClose, func(r *request, send func()) {
+			if r.s.Err() == nil {
+				nodes, _ := r.s.List(r.ctx, "q")
+				for _, n := range withPrefix(nodes, writer) {
+					r.s.store.Faults().RemoveNode("q", n.Name)
+				}
+			}
+			send()
+		})},
 }
 
-type leavesNodes struct{ base }
-
-func (s leavesNodes) Close() error {
+// leavesNodes ends a session in this process, and not in the store.
+func (s *faulty) leavesNodes() {
 	if o, known := owners.Load(s); known && s.Err() == nil {
 		o.(owner).CutOff(s.base)
 	}
@@ -47,91 +116,6 @@ func (s leavesNodes) Close() error {
 	for s.Err() == nil {
 		runtime.Gosched()
 	}
-	return nil
-}
-
-// alwaysNil is a session whose Close, while cut off, returns nil immediately
-// although the store has not closed it.
-type alwaysNil struct {
-	base
-	away atomic.Bool
-}
-
-func (s *alwaysNil) cut(now bool) { s.away.Store(now) }
-
-func (s *alwaysNil) Close() error {
-	if !s.away.Load() {
-		return s.base.Close()
-	}
-	return leavesNodes{s.base}.Close()
-}
-
-type waitsInClose struct {
-	base
-	cutState
-}
-
-func (s *waitsInClose) Close() error {
-	<-s.healed()
-	return s.base.Close()
-}
-
-type sweepsUp struct {
-	base
-	store *memdriver.Store
-}
-
-func (s sweepsUp) Close() error {
-	if s.Err() == nil {
-		nodes, _ := s.List(context.Background(), "q")
-		for _, n := range withPrefix(nodes, writer) {
-			s.store.Faults().RemoveNode("q", n.Name)
-		}
-	}
-	return s.base.Close()
-}
-
-type deletesFirst struct {
-	placing
-	store *memdriver.Store
-}
-
-func (s *deletesFirst) Close() error {
-	s.places.each(func(queue string, p driver.Place) { s.store.Faults().RemoveNode(queue, p.Name) })
-	time.Sleep(5 * time.Millisecond)
-	return s.base.Close()
-}
-
-type closesOnce struct {
-	base
-	closed atomic.Bool
-}
-
-func (s *closesOnce) Close() error {
-	if s.closed.Swap(true) {
-		return errors.New("closed already")
-	}
-	return s.base.Close()
-}
-
-type forgetsLapsed struct{ base }
-
-func (s forgetsLapsed) Close() error {
-	if err := s.Err(); err != nil {
-		return nil
-	}
-	return s.base.Close()
-}
-
-type closesOnceOnly struct {
-	base
-	once sync.Once
-	err  error
-}
-
-func (s *closesOnceOnly) Close() error {
-	s.once.Do(func() { s.err = s.base.Close() })
-	return s.err
 }
 
 var strayNode atomic.Int64
@@ -142,57 +126,4 @@ func putStray(st *memdriver.Store, queue, prefix string) (name string) {
 	name = driver.FormatName(prefix, 1e9+strayNode.Add(1))
 	_ = st.Faults().PutNode(queue, name, nil)
 	return name
-}
-
-// createsAfterClose is a session that keeps retrying Creates whose ctx has
-// ended, even after Close.
-type createsAfterClose struct {
-	base
-	store   *memdriver.Store
-	mu      sync.Mutex
-	givenUp []func()
-}
-
-func (s *createsAfterClose) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	j, err := s.base.Create(ctx, queue, n)
-	if err != nil && ctx.Err() != nil && s.Err() == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.givenUp = append(s.givenUp, func() { putStray(s.store, queue, n.Prefix) })
-	}
-	return j, err
-}
-
-func (s *createsAfterClose) Close() error {
-	err := s.base.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, create := range s.givenUp {
-		time.AfterFunc(time.Millisecond, create)
-	}
-	s.givenUp = nil
-	return err
-}
-
-// takesLateCreates is a session whose delayed Create is still carried out after
-// Close. Its node stays in the queue, because it belongs to no session that
-// could end.
-type takesLateCreates struct {
-	base
-	store *memdriver.Store
-	late  lateRequests
-}
-
-func (s *takesLateCreates) holdRequest(faults.Op) (arrive func()) { return s.late.hold() }
-
-func (s *takesLateCreates) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	arrives := func() {
-		if s.Err() != nil {
-			putStray(s.store, queue, n.Prefix)
-		}
-	}
-	if s.late.sent(arrives) {
-		return driver.Joined{}, errReset
-	}
-	return s.base.Create(ctx, queue, n)
 }

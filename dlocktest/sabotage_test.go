@@ -1,31 +1,21 @@
 package dlocktest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/memdriver"
 )
-
-type wrap = func(base, *memdriver.Store) driver.Session
-
-func of[S driver.Session](sabotaged func(base) S) wrap {
-	return func(s base, _ *memdriver.Store) driver.Session { return sabotaged(s) }
-}
 
 // sabotage is a driver with one deliberate mistake, which the kit must catch.
 type sabotage struct {
 	does  string // completes "a driver that ..."
 	where string // stores or coding habits that lead drivers to this mistake
-	wrap  wrap
+	plant plant
 }
 
 // sabotages maps the id of each rule to the sabotages that break it.
@@ -68,147 +58,37 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// Optional interfaces of broken sessions. The Config of these tests uses them
-// to notify a session of the faults that the kit injects.
-type (
-	// lossPlayer can make its own request or reply get lost, and reports
-	// whether it did.
-	lossPlayer interface {
-		lose(op faults.Op, committed bool) (done bool)
-	}
-	// requestHolder implements Config.HoldRequest itself.
-	requestHolder interface {
-		holdRequest(op faults.Op) (arrive func())
-	}
-	// cutListener is told when its connection is cut off from the store (true),
-	// and when it works again (false).
-	cutListener interface{ cut(bool) }
-	// resetListener is told when its connection is reset.
-	resetListener interface{ reset() }
-	// silenceListener is told when notices from the store stop reaching it.
-	silenceListener interface{ silenced() }
-	// expiryListener is told when the store is about to end its session.
-	expiryListener interface{ expiring() }
-	// pauseListener is told that its process was paused, and for how long.
-	pauseListener interface{ paused(d time.Duration) }
-	// lossListener is told before its store loses its data. It may change
-	// grace, the time after the loss in which no session can begin.
-	lossListener interface {
-		losingData(grace *time.Duration) loss
-	}
-	// connectListener gets the context of its session's Connect.
-	connectListener interface{ connectedWith(context.Context) }
-)
-
-// cutState is a cutListener that remembers whether the connection is cut.
-type cutState struct {
-	mu    sync.Mutex
-	whole chan struct{} // closed while there is no cut; nil before the first cut
-}
-
-func (l *cutState) cut(now bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now {
-		l.whole = make(chan struct{})
-	} else {
-		close(l.whole)
-	}
-}
-
-// healed returns a channel that is closed when there is no cut.
-func (l *cutState) healed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.whole == nil {
-		l.whole = make(chan struct{})
-		close(l.whole)
-	}
-	return l.whole
-}
-
-// lateRequests lets a test delay requests that a session sends later.
-type lateRequests struct {
-	mu sync.Mutex
-	// next has an element for each request that is still to be delayed. When
-	// that request is sent, the element is set to a function that delivers it.
-	next []*func()
-}
-
-// hold delays the session's next request. Calling arrive delivers it.
-func (l *lateRequests) hold() (arrive func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	request := new(func())
-	l.next = append(l.next, request)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if *request != nil {
-			(*request)()
-		}
-	}
-}
-
-// sent must be called for each request. It reports whether the request is
-// delayed, and if so keeps it for arrive.
-func (l *lateRequests) sent(request func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.next) == 0 {
-		return false
-	}
-	*l.next[0] = request
-	l.next = l.next[1:]
-	return true
-}
-
-// errReset is returned by calls whose connection broke.
-var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
-
-// perStore returns a function that returns one T per store, created on first
-// use.
-func perStore[T any](create func() *T) func(*memdriver.Store) *T {
-	var all sync.Map
-	return func(st *memdriver.Store) *T {
-		v, _ := all.LoadOrStore(st, create())
-		return v.(*T)
-	}
-}
-
-func sound(s base, _ *memdriver.Store) driver.Session { return s }
-
 // sabotageEnv is the environment variable by which the test tells a child
 // process which broken driver to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
-
-// sabotagedConfig sets short time limits, because a broken driver may hang in
-// every case.
-func sabotagedConfig(wrap wrap) Config {
-	closeGrace = 500 * time.Millisecond
-	config := configOf(wrap)
-	config.Timeout = 500 * time.Millisecond
-	return config
-}
 
 // TestSabotaged runs the kit on one broken driver. Other tests run it in a
 // child process. Otherwise it is skipped.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
-	if name == "" {
+	switch {
+	case name == "":
 		t.Skip("runs for other tests only, in a process of its own")
-	}
-	if name == soundName {
-		Run(t, sabotagedConfig(sound))
+	case name == soundName:
+		runSabotaged(t, func(*faulty) {})
 		return
 	}
 	for _, all := range sabotages {
 		if i := slices.IndexFunc(all, func(s sabotage) bool { return s.does == name }); i >= 0 {
-			Run(t, sabotagedConfig(all[i].wrap))
+			runSabotaged(t, all[i].plant)
 			return
 		}
 	}
 	t.Fatalf("no sabotage %q", name)
+}
+
+// runSabotaged sets short time limits, because a broken driver may hang in every
+// case.
+func runSabotaged(t *testing.T, p plant) {
+	closeGrace = 500 * time.Millisecond
+	config := configOf(p)
+	config.Timeout = 500 * time.Millisecond
+	Run(t, config)
 }
 
 // errPlain returns an error that matches no error of package driver, as if the

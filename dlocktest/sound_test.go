@@ -16,17 +16,10 @@ import (
 // kit waits for it about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
-// base is a correct session that supports everything, for broken sessions to wrap.
-type base interface {
-	driver.Session
-	driver.Inspector
-}
-
-// A store is an in-memory store. Its sessions are wrapped by wrap, unless wrap
-// is nil.
+// A store is an in-memory store. Its sessions are faulty if plant is not nil.
 type store struct {
 	*memdriver.Store
-	wrap  func(base, *memdriver.Store) driver.Session
+	plant plant
 	grace *grace // nil if the store loses no data
 }
 
@@ -51,10 +44,7 @@ func (s store) lose() {
 		if o.(owner).Faults != s.Faults() {
 			return true
 		}
-		var how loss
-		if l, ok := outer.(lossListener); ok {
-			how = l.losingData(&wait)
-		}
+		how := faultyOf(outer.(driver.Session)).losing(&wait)
 		if how.restore != nil {
 			restore = append(restore, how.restore)
 		}
@@ -90,26 +80,31 @@ func (s store) Connect(ctx context.Context) (driver.Session, error) {
 		return nil, err
 	}
 	outer := inner
-	if s.wrap != nil {
-		outer = s.wrap(inner.(base), s.Store)
-	}
-	if o, ok := outer.(connectListener); ok {
-		o.connectedWith(ctx)
+	if s.plant != nil {
+		f := newFaulty(inner.(base), s.Store)
+		s.plant(f)
+		f.connected(ctx)
+		if outer = f; f.bare {
+			outer = bare{f}
+		}
 	}
 	owners.Store(outer, owner{s.Faults(), inner})
 	return outer, nil
 }
+
+// bare is a session without the methods of driver.Inspector.
+type bare struct{ driver.Session }
 
 func ownerOf(s driver.Session) owner {
 	o, _ := owners.Load(s)
 	return o.(owner)
 }
 
-// configOf returns a configuration with an in-memory store and every hook. If
-// wrap is not nil, it wraps the sessions.
-func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
-	open := func(opts ...memdriver.Option) driver.Connector {
-		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), wrap, nil}
+// configOf returns a configuration with an in-memory store and every hook.
+// Unless p is nil, the sessions are faulty.
+func configOf(p plant) Config {
+	open := func(opts ...memdriver.Option) store {
+		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), p, nil}
 	}
 	return Config{
 		New: func(*testing.T) driver.Connector { return open() },
@@ -118,59 +113,45 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			return open(memdriver.WithSequenceStart(limit-40), memdriver.WithSequenceLimit(limit))
 		},
 		NewLossy: func(*testing.T) (driver.Connector, func()) {
-			s := store{memdriver.New(memdriver.WithSessionTimeout(soundTimeout)), wrap, new(grace)}
+			s := open()
+			s.grace = new(grace)
 			return s, s.lose
 		},
 		SessionTimeout: soundTimeout,
 		Parallel:       4,
 		Complete:       true,
 		Drop: func(_ *testing.T, s driver.Session) {
-			if m, ok := s.(expiryListener); ok {
-				m.expiring()
-			}
+			faultyOf(s).expiring()
 			o := ownerOf(s)
 			o.Drop(o.inner)
 		},
 		CutOff: func(_ *testing.T, s driver.Session) func() {
 			o := ownerOf(s)
 			heal := o.CutOff(o.inner)
-			if c, ok := s.(cutListener); ok {
-				c.cut(true)
-				return func() { heal(); c.cut(false) }
-			}
-			return heal
+			faultyOf(s).cut(true)
+			return func() { heal(); faultyOf(s).cut(false) }
 		},
 		Reset: func(_ *testing.T, s driver.Session) {
-			if r, ok := s.(resetListener); ok {
-				r.reset()
-			}
+			faultyOf(s).reset()
 			o := ownerOf(s)
 			o.Reset(o.inner)
 		},
-		// This does nothing to a correct session, but a broken one may stop
-		// seeing notices.
-		SilenceNotices: func(_ *testing.T, s driver.Session) {
-			if l, ok := s.(silenceListener); ok {
-				l.silenced()
-			}
-		},
+		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // nothing to a correct session
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
-			if l, ok := s.(lossPlayer); ok && l.lose(op, false) {
-				return
+			if lose := faultyOf(s).lose; lose == nil || !lose(op, false) {
+				o := ownerOf(s)
+				o.LoseRequest(o.inner, op)
 			}
-			o := ownerOf(s)
-			o.LoseRequest(o.inner, op)
 		},
 		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op) {
-			if l, ok := s.(lossPlayer); ok && l.lose(op, true) {
-				return
+			if lose := faultyOf(s).lose; lose == nil || !lose(op, true) {
+				o := ownerOf(s)
+				o.LoseReply(o.inner, op)
 			}
-			o := ownerOf(s)
-			o.LoseReply(o.inner, op)
 		},
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			if h, ok := s.(requestHolder); ok {
-				return h.holdRequest(op)
+			if hold := faultyOf(s).hold; hold != nil {
+				return hold()
 			}
 			o := ownerOf(s)
 			return o.HoldRequest(o.inner, op)
@@ -180,9 +161,7 @@ func configOf(wrap func(base, *memdriver.Store) driver.Session) Config {
 			o.DelayReplies(o.inner, d)
 		},
 		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
-			if p, ok := s.(pauseListener); ok {
-				p.paused(d)
-			}
+			faultyOf(s).paused(d)
 			o := ownerOf(s)
 			o.Pause(o.inner, d)
 		},
@@ -262,19 +241,11 @@ func TestSoundDriverPasses(t *testing.T) {
 	}
 }
 
-type plain struct{ driver.Session }
-
-func (s plain) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	j, err := s.Session.Create(ctx, queue, n)
-	return driver.Joined{Place: j.Place}, err
+// plain sessions have no optional abilities.
+func plain(s *faulty) {
+	s.bare = true
+	unknowing(s)
+	s.after(faults.OpWatch, func(r *request) { r.watch = withoutReleased(r.watch) })
 }
 
-func (s plain) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	w, err := s.Session.Watch(ctx, queue, p, ahead...)
-	return withoutReleased(w), err
-}
-
-func TestPlainDriverPasses(t *testing.T) {
-	Run(t, configOf(func(s base, _ *memdriver.Store) driver.Session { return plain{s} }))
-}
+func TestPlainDriverPasses(t *testing.T) { Run(t, configOf(plain)) }

@@ -1,0 +1,401 @@
+package dlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+// base is a correct session that supports everything.
+type base interface {
+	driver.Session
+	driver.Inspector
+}
+
+// A faulty session is a correct one, except for what a plant has changed: some
+// of its methods have a handler, and some functions are replaced.
+type faulty struct {
+	base
+	store    *memdriver.Store
+	handlers map[faults.Op]handler
+
+	// These replace the methods of the same names, unless they are nil.
+	err       func() error
+	done      <-chan struct{}
+	describe  func(*driver.SessionInfo)
+	heartbeat func(f func(left, term time.Duration)) bool
+	check     func(ctx context.Context, st store) ([]driver.Finding, error)
+	bare      bool // has no methods of driver.Inspector
+
+	// These are told of what the kit does to the session.
+	connected func(ctx context.Context) // of its Connect
+	cut       func(now bool)            // from the store, or back to it
+	reset     func()                    // its connection
+	silenced  func()                    // the notices of the store
+	expiring  func()                    // before the store ends it
+	paused    func(d time.Duration)     // its process
+	losing    func(grace *time.Duration) loss
+	// These do themselves what the kit asks for, unless they are nil.
+	lose func(op faults.Op, committed bool) (done bool)
+	hold func() (arrive func())
+}
+
+// A plant makes a correct session faulty.
+type plant func(s *faulty)
+
+// loss is what becomes of a session when its store loses its data.
+type loss struct {
+	survived bool   // the session does not end
+	restore  func() // called after the loss, unless it is nil
+}
+
+func newFaulty(s base, st *memdriver.Store) *faulty {
+	return &faulty{
+		base: s, store: st, handlers: make(map[faults.Op]handler),
+		connected: func(context.Context) {},
+		cut:       func(bool) {},
+		reset:     func() {},
+		silenced:  func() {},
+		expiring:  func() {},
+		paused:    func(time.Duration) {},
+		losing:    func(*time.Duration) loss { return loss{} },
+	}
+}
+
+// faultyOf returns s if it is faulty, and otherwise a session that can be told
+// everything and does nothing.
+func faultyOf(s driver.Session) *faulty {
+	if f, ok := s.(*faulty); ok {
+		return f
+	}
+	return newFaulty(nil, nil)
+}
+
+// A request is a call of a method: its arguments and its results, of which each
+// method has some.
+type request struct {
+	s      *faulty
+	ctx    context.Context
+	queue  string // or the prefix of Walk
+	spec   driver.NodeSpec
+	place  driver.Place
+	ahead  []driver.Node
+	why    driver.Cause
+	prefix string
+	name   string
+
+	joined driver.Joined // without its watch
+	watch  driver.Watch
+	nodes  []driver.Node
+	now    driver.Place
+	info   driver.NodeInfo
+	queues []string
+	value  []byte // an argument of SetValue
+	token  int64
+	err    error
+}
+
+// A handler handles a request. Calling send carries it out correctly.
+type handler func(r *request, send func())
+
+// on adds a handler. It comes before those that were added earlier.
+func (s *faulty) on(op faults.Op, h handler) {
+	next := s.handlers[op]
+	s.handlers[op] = h
+	if next != nil {
+		s.handlers[op] = func(r *request, send func()) { h(r, func() { next(r, send) }) }
+	}
+}
+
+func on(op faults.Op, h handler) plant { return func(s *faulty) { s.on(op, h) } }
+
+// after returns a plant that changes the results of a method.
+func after(op faults.Op, change func(r *request)) plant {
+	return func(s *faulty) { s.after(op, change) }
+}
+
+func (s *faulty) after(op faults.Op, change func(r *request)) {
+	s.on(op, func(r *request, send func()) {
+		if send(); r.err == nil {
+			change(r)
+		}
+	})
+}
+
+// confuses returns a plant that returns one error in place of another.
+func confuses(op faults.Op, from, to error) plant {
+	return on(op, func(r *request, send func()) {
+		if send(); errors.Is(r.err, from) {
+			r.err = to
+		}
+	})
+}
+
+func all(plants ...plant) plant {
+	return func(s *faulty) {
+		for _, p := range plants {
+			p(s)
+		}
+	}
+}
+
+// unarmed makes Create arm no watch, so that the kit calls Watch.
+func unarmed(s *faulty) {
+	s.on(faults.OpCreate, func(r *request, send func()) {
+		r.spec.Predecessor = nil
+		send()
+	})
+}
+
+// unknowing makes Create return the place alone, so that plants that change
+// names, tokens or the order need not change the nodes ahead as well.
+func unknowing(s *faulty) {
+	unarmed(s)
+	s.on(faults.OpCreate, func(r *request, send func()) {
+		send()
+		r.joined = driver.Joined{Place: r.joined.Place}
+	})
+}
+
+// inStore returns the T that all sessions of a store have in common.
+func inStore[T any](s *faulty) *T {
+	type key struct {
+		store *memdriver.Store
+		t     reflect.Type
+	}
+	v, _ := common.LoadOrStore(key{s.store, reflect.TypeFor[T]()}, new(T))
+	return v.(*T)
+}
+
+var common sync.Map
+
+func (s *faulty) do(op faults.Op, r *request, send func()) {
+	r.s = s
+	if h := s.handlers[op]; h != nil {
+		h(r, send)
+		return
+	}
+	send()
+}
+
+func (s *faulty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
+	r := &request{ctx: ctx, queue: queue, spec: n}
+	s.do(faults.OpCreate, r, func() {
+		r.joined, r.err = s.base.Create(r.ctx, r.queue, r.spec)
+		r.watch = r.joined.Watch
+	})
+	if r.err != nil {
+		return driver.Joined{}, r.err
+	}
+	r.joined.Watch = r.watch
+	return r.joined, nil
+}
+
+func (s *faulty) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	r := &request{ctx: ctx, queue: queue}
+	s.do(faults.OpList, r, func() { r.nodes, r.err = s.base.List(r.ctx, r.queue) })
+	return r.nodes, r.err
+}
+
+func (s *faulty) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+	r := &request{ctx: ctx, queue: queue, place: p, ahead: ahead}
+	s.do(faults.OpWatch, r, func() { r.watch, r.err = s.base.Watch(r.ctx, r.queue, r.place, r.ahead...) })
+	return r.watch, r.err
+}
+
+func (s *faulty) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
+	r := &request{ctx: ctx, queue: queue}
+	s.do(faults.OpWatchQueue, r, func() { r.watch, r.err = s.base.WatchQueue(r.ctx, r.queue) })
+	return r.watch, r.err
+}
+
+func (s *faulty) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
+	r := &request{ctx: ctx, queue: queue, place: p, why: why}
+	s.do(faults.OpDelete, r, func() { r.err = s.base.Delete(r.ctx, r.queue, r.place, r.why) })
+	return r.err
+}
+
+func (s *faulty) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
+	r := &request{ctx: ctx, queue: queue, place: p, prefix: prefix}
+	s.do(faults.OpReplace, r, func() { r.now, r.err = s.base.Replace(r.ctx, r.queue, r.place, r.prefix) })
+	return r.now, r.err
+}
+
+func (s *faulty) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	r := &request{ctx: ctx, queue: queue, name: name}
+	s.do(faults.OpRead, r, func() { r.info, r.err = s.base.Read(r.ctx, r.queue, r.name) })
+	return r.info, r.err
+}
+
+func (s *faulty) Walk(ctx context.Context, prefix string) ([]string, error) {
+	r := &request{ctx: ctx, queue: prefix}
+	s.do(faults.OpWalk, r, func() { r.queues, r.err = s.base.Walk(r.ctx, r.queue) })
+	return r.queues, r.err
+}
+
+func (s *faulty) Remove(ctx context.Context, queue string, p driver.Place) error {
+	r := &request{ctx: ctx, queue: queue, place: p}
+	s.do(faults.OpRemove, r, func() { r.err = s.base.Remove(r.ctx, r.queue, r.place) })
+	return r.err
+}
+
+func (s *faulty) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
+	r := &request{ctx: ctx, queue: queue, place: p, value: value}
+	s.do(faults.OpSetValue, r, func() { r.err = s.base.SetValue(r.ctx, r.queue, r.place, r.value) })
+	return r.err
+}
+
+func (s *faulty) Value(ctx context.Context, queue string) ([]byte, int64, error) {
+	r := &request{ctx: ctx, queue: queue}
+	s.do(faults.OpValue, r, func() { r.value, r.token, r.err = s.base.Value(r.ctx, r.queue) })
+	return r.value, r.token, r.err
+}
+
+func (s *faulty) Close() error {
+	r := &request{ctx: context.Background()}
+	s.do(faults.OpClose, r, func() { r.err = s.base.Close() })
+	return r.err
+}
+
+func (s *faulty) Err() error {
+	if s.err != nil {
+		return s.err()
+	}
+	return s.base.Err()
+}
+
+func (s *faulty) Done() <-chan struct{} {
+	if s.done != nil {
+		return s.done
+	}
+	return s.base.Done()
+}
+
+func (s *faulty) Describe() driver.SessionInfo {
+	info := s.base.Describe()
+	if s.describe != nil {
+		s.describe(&info)
+	}
+	return info
+}
+
+func (s *faulty) OnHeartbeat(f func(left, term time.Duration)) bool {
+	if s.heartbeat != nil {
+		return s.heartbeat(f)
+	}
+	return s.base.OnHeartbeat(f)
+}
+
+// errReset is returned by calls whose connection broke.
+var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
+
+// cuts remembers whether a session is cut off.
+type cuts struct {
+	mu    sync.Mutex
+	whole chan struct{} // closed while there is no cut
+}
+
+func (s *faulty) cuts() *cuts {
+	c := &cuts{whole: make(chan struct{})}
+	close(c.whole)
+	s.cut = func(now bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if now {
+			c.whole = make(chan struct{})
+		} else {
+			close(c.whole)
+		}
+	}
+	return c
+}
+
+// healed returns a channel that is closed when there is no cut.
+func (c *cuts) healed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whole
+}
+
+// lateRequests are requests that the kit lets arrive late.
+type lateRequests struct {
+	mu sync.Mutex
+	// next has an element for each request that is still to be delayed. When
+	// that request is sent, the element is set to a function that delivers it.
+	next []*func()
+}
+
+// late makes the handler of a method delay requests when the kit asks for it.
+// Such a request fails, and calls arrives when it reaches the store.
+func (s *faulty) late(op faults.Op, arrives func(r *request)) {
+	l := new(lateRequests)
+	s.hold = l.hold
+	s.on(op, func(r *request, send func()) {
+		if l.sent(func() { arrives(r) }) {
+			r.err = errReset
+			return
+		}
+		send()
+	})
+}
+
+// hold delays the session's next request. Calling arrive delivers it.
+func (l *lateRequests) hold() (arrive func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	request := new(func())
+	l.next = append(l.next, request)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if *request != nil {
+			(*request)()
+		}
+	}
+}
+
+// sent must be called for each request. It reports whether the request is
+// delayed, and if so keeps it for arrive.
+func (l *lateRequests) sent(request func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.next) == 0 {
+		return false
+	}
+	*l.next[0] = request
+	l.next = l.next[1:]
+	return true
+}
+
+// places are the nodes that a session has made.
+type places struct {
+	mu    sync.Mutex
+	queue map[string][]driver.Place
+}
+
+func (s *faulty) places() *places {
+	a := &places{queue: make(map[string][]driver.Place)}
+	s.after(faults.OpCreate, func(r *request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.queue[r.queue] = append(a.queue[r.queue], r.joined.Place)
+	})
+	return a
+}
+
+func (a *places) each(f func(queue string, p driver.Place)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for queue, all := range a.queue {
+		for _, p := range all {
+			f(queue, p)
+		}
+	}
+}
