@@ -30,6 +30,28 @@ type testCase struct {
 	run   func(c *check)
 }
 
+type session = driver.Session
+
+// solo returns a case that begins with a session.
+func solo(run func(c *check, s session)) func(*check) {
+	return func(c *check) { run(c, c.session()) }
+}
+
+// pair returns a case that begins with two sessions of one store.
+func pair(run func(c *check, a, b session)) func(*check) {
+	return func(c *check) { run(c, c.session(), c.session()) }
+}
+
+// waiters is like pair. Both sessions have already waited in the queue q,
+// because a driver may send Released only for releases by such sessions.
+func waiters(run func(c *check, a, b session)) func(*check) {
+	return pair(func(c *check, a, b session) {
+		c.waitOnce(a, b, "q")
+		c.waitOnce(b, a, "q")
+		run(c, a, b)
+	})
+}
+
 // waits reports whether the case spends its time waiting for session timeouts,
 // as cases that end sessions do, rather than sending many requests.
 func (k testCase) waits() bool {

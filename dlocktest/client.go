@@ -168,3 +168,11 @@ func (c *check) queued(s driver.Session, n int) {
 		return len(nodes) == n
 	}, "the number of nodes in the lock's queue is %d", n)
 }
+
+const unitsOfAll = 3
+
+func (cl *client) units(weight int) func() *dlock.Lock {
+	return func() *dlock.Lock {
+		return cl.check.won(cl.Semaphore(lockName, unitsOfAll).Acquire(cl.check.ctx, weight))
+	}
+}

@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -16,248 +17,340 @@ import (
 const (
 	whyExclusion = "two holders of an exclusive lock change the same resource at the same time"
 	whyFair      = "a contender could wait for ever while others overtake it"
+	whyUnits     = "more would use a resource together than it allows, or some would wait while it is free"
 	whyLoss      = "a holder that does not learn of its loss goes on writing beside the next holder"
 )
 
 var lockCases = []testCase{
-	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: oneWriter},
-	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: readersAndWriters},
-	{name: "readers-hold-together", why: "readers have to be able to hold the lock at the same time", run: readersTogether},
-	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: writersInOrder},
-	{name: "a-reader-behind-a-queued-writer-waits", why: "a writer would never get the lock while readers keep coming", run: readerBehindWriter},
-	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
-		run: lockAboveNodeLike},
-	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders", run: tryBusy},
-	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: givenUpWaits},
-	{name: "a-connection-that-breaks-under-many-calls-leaves-no-node", why: whyOrphan, needs: needReset, run: connectionBreaks},
-	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: clientCloses},
-	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: downgradeLetsReadersIn},
-	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: unitsAreLimited},
-	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits, run: unitsAreHandedOver},
-	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: lossByExpiry},
-	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff, run: lossByCutOff},
-	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: lossByPause},
-	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode, run: lossByOperator},
-	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode, run: removedWaiterQueuesAgain},
-	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop, run: waiterQueuesAgain},
-}
-
-// oneWriter checks mutual exclusion. It uses atomics, because the race detector
-// cannot see that a lock in a store orders the goroutines.
-func oneWriter(c *check) {
-	var inside, held atomic.Int32
-	var last atomic.Int64
-	last.Store(math.MinInt64)
-	const clients, rounds = 6, 12
-	c.together(clients, func(int) {
-		m := c.client().RWMutex(lockName)
-		for range rounds {
-			l := c.won(m.Lock(c.ctx))
-			if n := inside.Add(1); n != 1 {
-				c.errorf("%d holders of an exclusive lock at once", n)
+	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: func(c *check) {
+		// oneWriter checks mutual exclusion. It uses atomics, because the race detector
+		// cannot see that a lock in a store orders the goroutines.
+		var inside, held atomic.Int32
+		var last atomic.Int64
+		last.Store(math.MinInt64)
+		const clients, rounds = 6, 12
+		c.together(clients, func(int) {
+			m := c.client().RWMutex(lockName)
+			for range rounds {
+				l := c.won(m.Lock(c.ctx))
+				if n := inside.Add(1); n != 1 {
+					c.errorf("%d holders of an exclusive lock at once", n)
+				}
+				if before := last.Swap(l.Token()); l.Token() <= before {
+					c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
+				}
+				held.Add(1)
+				holdBriefly()
+				inside.Add(-1)
+				c.unlock(l)
 			}
-			if before := last.Swap(l.Token()); l.Token() <= before {
-				c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
-			}
-			held.Add(1)
-			holdBriefly()
-			inside.Add(-1)
-			c.unlock(l)
+		})
+		if n := held.Load(); n != clients*rounds {
+			c.errorf("%d holds, expected %d", n, clients*rounds)
 		}
-	})
-	if n := held.Load(); n != clients*rounds {
-		c.errorf("%d holds, expected %d", n, clients*rounds)
-	}
-}
-
-func readersAndWriters(c *check) {
-	var readers, writers atomic.Int32
-	c.together(6, func(i int) {
-		cl := c.client()
-		for n := range 12 {
-			if (i+n)%3 == 0 {
-				l := cl.lock()
-				if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
-					c.errorf("%d writers and %d readers hold the lock at once", w, r)
+	}},
+	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: func(c *check) {
+		var readers, writers atomic.Int32
+		c.together(6, func(i int) {
+			cl := c.client()
+			for n := range 12 {
+				if (i+n)%3 == 0 {
+					l := cl.lock()
+					if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
+						c.errorf("%d writers and %d readers hold the lock at once", w, r)
+					}
+					holdBriefly()
+					writers.Add(-1)
+					c.unlock(l)
+					continue
+				}
+				l := cl.rlock()
+				if readers.Add(1); writers.Load() != 0 {
+					c.errorf("a reader and a writer hold the lock at once")
 				}
 				holdBriefly()
-				writers.Add(-1)
+				readers.Add(-1)
 				c.unlock(l)
-				continue
 			}
-			l := cl.rlock()
-			if readers.Add(1); writers.Load() != 0 {
-				c.errorf("a reader and a writer hold the lock at once")
+		})
+	}},
+	{name: "readers-hold-together", why: "readers have to be able to hold the lock at the same time",
+		run: func(c *check) {
+			const n = 5
+			var inside atomic.Int32
+			all := make(chan struct{})
+			c.together(n, func(int) {
+				l := c.client().rlock()
+				if inside.Add(1) == n {
+					close(all)
+				}
+				select {
+				case <-all:
+				case <-c.startWait().over:
+					c.fatalf("a reader holds the lock and another reader did not get it")
+				}
+				c.unlock(l)
+			})
+		}},
+	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: solo(func(c *check, s session) {
+		holder := c.client().lock()
+		var waiting []<-chan *dlock.Lock
+		for i := range 5 {
+			cl := c.client()
+			waiting = append(waiting, background(cl.lock))
+			c.queued(s, i+2)
+		}
+		for i := range waiting {
+			for _, later := range waiting[i:] {
+				c.notGranted(later, "while another writer held it")
 			}
-			holdBriefly()
-			readers.Add(-1)
-			c.unlock(l)
-		}
-	})
-}
-
-func readersTogether(c *check) {
-	const n = 5
-	var inside atomic.Int32
-	all := make(chan struct{})
-	c.together(n, func(int) {
-		l := c.client().rlock()
-		if inside.Add(1) == n {
-			close(all)
-		}
-		select {
-		case <-all:
-		case <-c.startWait().over:
-			c.fatalf("a reader holds the lock and another reader did not get it")
-		}
-		c.unlock(l)
-	})
-}
-
-func writersInOrder(c *check) {
-	s := c.session()
-	holder := c.client().lock()
-	var waiting []<-chan *dlock.Lock
-	for i := range 5 {
-		cl := c.client()
-		waiting = append(waiting, background(cl.lock))
-		c.queued(s, i+2)
-	}
-	for i := range waiting {
-		for _, later := range waiting[i:] {
-			c.notGranted(later, "while another writer held it")
+			c.unlock(holder)
+			holder = c.granted(waiting[i], "after every writer before it had unlocked")
 		}
 		c.unlock(holder)
-		holder = c.granted(waiting[i], "after every writer before it had unlocked")
-	}
-	c.unlock(holder)
-	c.queued(s, 0)
-}
-
-func readerBehindWriter(c *check) {
-	s := c.session()
-	first := c.client().rlock()
-	w := background(c.client().lock)
-	c.queued(s, 2)
-	r := background(c.client().rlock)
-	c.queued(s, 3)
-	c.notGranted(w, "while a reader held it")
-	c.notGranted(r, "behind a queued writer")
-	c.unlock(first)
-	second := c.granted(w, "after the reader before it had unlocked")
-	c.notGranted(r, "while a writer held it")
-	c.unlock(second)
-	c.unlock(c.granted(r, "after the writer before it had unlocked"))
-}
-
-func lockAboveNodeLike(c *check) {
-	below := c.client()
-	var held []*dlock.Lock
-	for _, segment := range nodeLike {
-		held = append(held, c.won(c.try(below.RWMutex(lockName+"/"+segment).TryLock)))
-	}
-	above := c.client().RWMutex(lockName)
-	for _, enter := range []acquire{above.TryLock, above.TryRLock, above.Lock, above.RLock} {
-		c.unlock(c.won(c.try(enter)))
-	}
-	for i, segment := range nodeLike {
-		if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, dlock.ErrLocked) {
-			c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
-		}
-		c.unlock(held[i])
-	}
-}
-
-func tryBusy(c *check) {
-	s := c.session()
-	holder := c.client().lock()
-	m := c.client().RWMutex(lockName)
-	for range 5 {
-		for _, enter := range []acquire{m.TryLock, m.TryRLock} {
-			if _, err := c.try(enter); !errors.Is(err, dlock.ErrLocked) {
-				c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
+		c.queued(s, 0)
+	})},
+	{name: "a-reader-behind-a-queued-writer-waits", why: "a writer would never get the lock while readers keep coming",
+		run: solo(func(c *check, s session) {
+			first := c.client().rlock()
+			w := background(c.client().lock)
+			c.queued(s, 2)
+			r := background(c.client().rlock)
+			c.queued(s, 3)
+			c.notGranted(w, "while a reader held it")
+			c.notGranted(r, "behind a queued writer")
+			c.unlock(first)
+			second := c.granted(w, "after the reader before it had unlocked")
+			c.notGranted(r, "while a writer held it")
+			c.unlock(second)
+			c.unlock(c.granted(r, "after the writer before it had unlocked"))
+		})},
+	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
+		run: func(c *check) {
+			below := c.client()
+			var held []*dlock.Lock
+			for _, segment := range nodeLike {
+				held = append(held, c.won(c.try(below.RWMutex(lockName+"/"+segment).TryLock)))
 			}
-		}
-	}
-	c.queued(s, 1)
-	c.unlock(holder)
-	c.queued(s, 0)
-}
-
-func givenUpWaits(c *check) {
-	s := c.session()
-	usual := createTime(c, s)
-	holder := c.client().lock()
-	c.together(4, func(int) {
-		c.client().giveUp(30, usual, func(l *dlock.Lock) {
-			c.errorf("Lock returned %s while another client held the lock, expected an error", l.Node())
-		})
-	})
-	c.queued(s, 1)
-	c.unlock(holder)
-	c.idleLockIsFree(s)
-}
-
-// connectionBreaks breaks the connection of a session on which many Creates and
-// Deletes are in flight, some of them for the same lock.
-func connectionBreaks(c *check) {
-	s := c.session()
-	usual := createTime(c, s)
-	cl := c.client()
-	c.unlock(cl.lock())
-	for range 3 {
-		session := cl.session()
-		c.together(13, func(i int) {
-			if i == 0 {
-				time.Sleep(rand.N(4 * usual))
-				c.reset(session)
-				return
+			above := c.client().RWMutex(lockName)
+			for _, enter := range []acquire{above.TryLock, above.TryRLock, above.Lock, above.RLock} {
+				c.unlock(c.won(c.try(enter)))
 			}
-			m := cl.RWMutex([]string{lockName, fmt.Sprintf("%s/%d", lockName, i)}[i%2])
-			for range 4 {
-				if err := c.won(m.Lock(c.ctx)).Unlock(); err != nil && !errors.Is(err, dlock.ErrLost) && !errors.Is(err, dlock.ErrUnavailable) {
-					c.errorf("Unlock of a lock whose connection broke returned %q, expected success, or an error that matches ErrLost or ErrUnavailable", err)
+			for i, segment := range nodeLike {
+				if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, dlock.ErrLocked) {
+					c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
+				}
+				c.unlock(held[i])
+			}
+		}},
+	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders",
+		run: solo(func(c *check, s session) {
+			holder := c.client().lock()
+			m := c.client().RWMutex(lockName)
+			for range 5 {
+				for _, enter := range []acquire{m.TryLock, m.TryRLock} {
+					if _, err := c.try(enter); !errors.Is(err, dlock.ErrLocked) {
+						c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
+					}
 				}
 			}
+			c.queued(s, 1)
+			c.unlock(holder)
+			c.queued(s, 0)
+		})},
+	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: solo(func(c *check, s session) {
+		usual := createTime(c, s)
+		holder := c.client().lock()
+		c.together(4, func(int) {
+			c.client().giveUp(30, usual, func(l *dlock.Lock) {
+				c.errorf("Lock returned %s while another client held the lock, expected an error", l.Node())
+			})
 		})
-	}
-	for i := 1; i < 13; i += 2 {
-		eventuallyHolds(c, s, fmt.Sprintf("%s/%d", lockName, i), "a client whose connection broke")
-	}
-	c.idleLockIsFree(s)
-}
-
-func clientCloses(c *check) {
-	s := c.session()
-	cl, next := c.client(), c.client()
-	l := cl.lock()
-	won := background(next.lock)
-	c.queued(s, 2)
-	cl.close()
-	second := c.granted(won, "after the holder's client was closed")
-	if err := l.Err(); err == nil {
-		c.errorf("Err of a lock whose client is closed returned nil, expected an error")
-	}
-	c.unlock(second)
-	c.wantNodes("the lock's queue", c.listAfterWrite(s, lockName))
-}
-
-func downgradeLetsReadersIn(c *check) {
-	s := c.session()
-	l := c.client().lock()
-	r := background(c.client().rlock)
-	c.queued(s, 2)
-	w := background(c.client().lock)
-	c.queued(s, 3)
-	if err := l.Downgrade(c.ctx); err != nil {
-		c.fatalf("Downgrade returned %q, expected success", err)
-	}
-	second := c.granted(r, "after the writer before it had downgraded")
-	c.notGranted(w, "after a downgrade, while readers held it")
-	c.unlock(l)
-	c.notGranted(w, "while a reader held it")
-	c.unlock(second)
-	c.unlock(c.granted(w, "after every reader before it had unlocked"))
+		c.queued(s, 1)
+		c.unlock(holder)
+		c.idleLockIsFree(s)
+	})},
+	{name: "a-connection-that-breaks-under-many-calls-leaves-no-node", why: whyOrphan, needs: needReset,
+		run: solo(func(c *check, s session) {
+			// connectionBreaks breaks the connection of a session on which many Creates and
+			// Deletes are in flight, some of them for the same lock.
+			usual := createTime(c, s)
+			cl := c.client()
+			c.unlock(cl.lock())
+			for range 3 {
+				session := cl.session()
+				c.together(13, func(i int) {
+					if i == 0 {
+						time.Sleep(rand.N(4 * usual))
+						c.reset(session)
+						return
+					}
+					m := cl.RWMutex([]string{lockName, fmt.Sprintf("%s/%d", lockName, i)}[i%2])
+					for range 4 {
+						if err := c.won(m.Lock(c.ctx)).Unlock(); err != nil && !errors.Is(err, dlock.ErrLost) && !errors.Is(err, dlock.ErrUnavailable) {
+							c.errorf("Unlock of a lock whose connection broke returned %q, expected success, or an error that matches ErrLost or ErrUnavailable", err)
+						}
+					}
+				})
+			}
+			for i := 1; i < 13; i += 2 {
+				eventuallyHolds(c, s, fmt.Sprintf("%s/%d", lockName, i), "a client whose connection broke")
+			}
+			c.idleLockIsFree(s)
+		})},
+	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: solo(func(c *check, s session) {
+		cl, next := c.client(), c.client()
+		l := cl.lock()
+		won := background(next.lock)
+		c.queued(s, 2)
+		cl.close()
+		second := c.granted(won, "after the holder's client was closed")
+		if err := l.Err(); err == nil {
+			c.errorf("Err of a lock whose client is closed returned nil, expected an error")
+		}
+		c.unlock(second)
+		c.wantNodes("the lock's queue", c.listAfterWrite(s, lockName))
+	})},
+	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: solo(func(c *check, s session) {
+		l := c.client().lock()
+		r := background(c.client().rlock)
+		c.queued(s, 2)
+		w := background(c.client().lock)
+		c.queued(s, 3)
+		if err := l.Downgrade(c.ctx); err != nil {
+			c.fatalf("Downgrade returned %q, expected success", err)
+		}
+		second := c.granted(r, "after the writer before it had downgraded")
+		c.notGranted(w, "after a downgrade, while readers held it")
+		c.unlock(l)
+		c.notGranted(w, "while a reader held it")
+		c.unlock(second)
+		c.unlock(c.granted(w, "after every reader before it had unlocked"))
+	})},
+	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: func(c *check) {
+		var held atomic.Int32
+		c.together(5, func(i int) {
+			weight := 1 + i%unitsOfAll
+			acquire := c.client().units(weight)
+			for range 8 {
+				l := acquire()
+				if n := held.Add(int32(weight)); n > unitsOfAll {
+					c.errorf("%d units of a semaphore of %d are held", n, unitsOfAll)
+				}
+				holdBriefly()
+				held.Add(-int32(weight))
+				c.unlock(l)
+			}
+		})
+	}},
+	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
+		run: solo(func(c *check, s session) {
+			// unitsAreHandedOver gives all units back at once. The second and third waiter
+			// notice the release only because the node ahead of each is renamed.
+			all := c.client().units(unitsOfAll)()
+			var waiting []<-chan *dlock.Lock
+			for i := range unitsOfAll + 1 {
+				waiting = append(waiting, background(c.client().units(1)))
+				c.queued(s, i+2)
+				c.notGranted(waiting[i], "while all units were held")
+			}
+			if _, err := c.try(func(ctx context.Context) (*dlock.Lock, error) {
+				return c.client().Semaphore(lockName, unitsOfAll).TryAcquire(ctx, 1)
+			}); !errors.Is(err, dlock.ErrLocked) {
+				c.errorf("TryAcquire of units that are held returned %v, expected ErrLocked", err)
+			}
+			c.unlock(all)
+			var held []*dlock.Lock
+			for _, won := range waiting[:unitsOfAll] {
+				held = append(held, c.granted(won, "after its units were given back"))
+			}
+			c.notGranted(waiting[unitsOfAll], "while all units were held")
+			c.unlock(held[1])
+			c.unlock(c.granted(waiting[unitsOfAll], "after one of several holders had unlocked"))
+			c.unlock(held[0])
+			c.unlock(held[2])
+			c.queued(s, 0)
+		})},
+	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: solo(func(c *check, s session) {
+		cl := c.client()
+		l := cl.lock()
+		won := background(c.client().lock)
+		c.queued(s, 2)
+		c.notGranted(won, "while another writer held it")
+		c.expire(cl.session())
+		c.lostLock(l, "the store ended the holder's session")
+		next := c.granted(won, "after the holder's session had expired")
+		if next.Token() <= l.Token() {
+			c.errorf("the next holder has token %d after token %d, expected a higher one", next.Token(), l.Token())
+		}
+		c.unlock(next)
+	})},
+	{name: "a-holder-cut-off-knows-before-the-next-one-enters", why: whyLoss, needs: needCutOff,
+		run: solo(func(c *check, s session) {
+			cl := c.client()
+			l := cl.lock()
+			won := background(c.client().lock)
+			c.queued(s, 2)
+			c.cutOff(cl.session())
+			next := c.granted(won, "after the holder was cut off")
+			c.wantLost(l, "the grant to the next contender, while the holder was cut off,")
+			c.unlock(next)
+		})},
+	{name: "a-holder-that-was-paused-knows-at-once", why: whyLoss, needs: needPause, run: func(c *check) {
+		cl := c.client()
+		l := cl.lock()
+		c.pause(cl.session(), 2*c.config.sessionTimeout())
+		c.wantLost(l, "a pause of twice the session timeout")
+		c.unlock(c.client().lock())
+	}},
+	{name: "a-holder-whose-node-was-removed-is-told", why: whyLoss, needs: needRemoveNode,
+		run: solo(func(c *check, s session) {
+			l := c.client().lock()
+			c.queued(s, 1)
+			c.removeNode(lockName, l.Node())
+			c.lostLock(l, "an operator removed the lock's node")
+		})},
+	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode,
+		run: solo(func(c *check, s session) {
+			// removedWaiterQueuesAgain removes the first waiter's node as an operator
+			// would, just before the holder unlocks. The second waiter must get the lock,
+			// and the first must queue again.
+			holder, first, second := c.client(), c.client(), c.client()
+			var inside atomic.Int32
+			enter := func(l *dlock.Lock) {
+				if n := inside.Add(1); n != 1 && l.Err() == nil {
+					c.errorf("%d holders of an exclusive lock at once, after the node of a waiter was removed", n)
+				}
+				time.Sleep(c.config.sessionTimeout() / 50)
+				inside.Add(-1)
+				_ = l.Unlock()
+			}
+			c.rounds(10, func(int) {
+				l := holder.lock()
+				waiting := []<-chan *dlock.Lock{background(first.lock)}
+				c.queued(s, 2)
+				waiting = append(waiting, background(second.lock))
+				c.queued(s, 3)
+				c.removeNode(lockName, c.list(s, lockName)[1].Name)
+				c.unlock(l)
+				c.together(2, func(i int) { enter(c.granted(waiting[i], "after the holder had unlocked")) })
+				c.queued(s, 0)
+			})
+		})},
+	{name: "a-waiter-whose-session-expires-queues-again", why: "it would wait for ever, or hold the lock without a node", needs: needDrop,
+		run: solo(func(c *check, s session) {
+			holder := c.client().lock()
+			cl := c.client()
+			won := background(cl.lock)
+			c.queued(s, 2)
+			before := cl.session()
+			c.expire(before)
+			c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter has a node in a new session")
+			c.notGranted(won, "while another writer held it")
+			c.unlock(holder)
+			c.unlock(c.granted(won, "after it had queued again with a new session"))
+			c.queued(s, 0)
+		})},
 }
 
 func (c *check) lostLock(l *dlock.Lock, after string) {
@@ -277,91 +370,4 @@ func (c *check) wantLost(l *dlock.Lock, after string) {
 	if err := l.Unlock(); !errors.Is(err, dlock.ErrLost) {
 		c.errorf("after %s Unlock returned %v, expected an error that matches ErrLost", after, err)
 	}
-}
-
-func lossByExpiry(c *check) {
-	s := c.session()
-	cl := c.client()
-	l := cl.lock()
-	won := background(c.client().lock)
-	c.queued(s, 2)
-	c.notGranted(won, "while another writer held it")
-	c.expire(cl.session())
-	c.lostLock(l, "the store ended the holder's session")
-	next := c.granted(won, "after the holder's session had expired")
-	if next.Token() <= l.Token() {
-		c.errorf("the next holder has token %d after token %d, expected a higher one", next.Token(), l.Token())
-	}
-	c.unlock(next)
-}
-
-func lossByCutOff(c *check) {
-	s := c.session()
-	cl := c.client()
-	l := cl.lock()
-	won := background(c.client().lock)
-	c.queued(s, 2)
-	c.cutOff(cl.session())
-	next := c.granted(won, "after the holder was cut off")
-	c.wantLost(l, "the grant to the next contender, while the holder was cut off,")
-	c.unlock(next)
-}
-
-func lossByPause(c *check) {
-	cl := c.client()
-	l := cl.lock()
-	c.pause(cl.session(), 2*c.config.sessionTimeout())
-	c.wantLost(l, "a pause of twice the session timeout")
-	c.unlock(c.client().lock())
-}
-
-func lossByOperator(c *check) {
-	s := c.session()
-	l := c.client().lock()
-	c.queued(s, 1)
-	c.removeNode(lockName, l.Node())
-	c.lostLock(l, "an operator removed the lock's node")
-}
-
-// removedWaiterQueuesAgain removes the first waiter's node as an operator
-// would, just before the holder unlocks. The second waiter must get the lock,
-// and the first must queue again.
-func removedWaiterQueuesAgain(c *check) {
-	s := c.session()
-	holder, first, second := c.client(), c.client(), c.client()
-	var inside atomic.Int32
-	enter := func(l *dlock.Lock) {
-		if n := inside.Add(1); n != 1 && l.Err() == nil {
-			c.errorf("%d holders of an exclusive lock at once, after the node of a waiter was removed", n)
-		}
-		time.Sleep(c.config.sessionTimeout() / 50)
-		inside.Add(-1)
-		_ = l.Unlock()
-	}
-	c.rounds(10, func(int) {
-		l := holder.lock()
-		waiting := []<-chan *dlock.Lock{background(first.lock)}
-		c.queued(s, 2)
-		waiting = append(waiting, background(second.lock))
-		c.queued(s, 3)
-		c.removeNode(lockName, c.list(s, lockName)[1].Name)
-		c.unlock(l)
-		c.together(2, func(i int) { enter(c.granted(waiting[i], "after the holder had unlocked")) })
-		c.queued(s, 0)
-	})
-}
-
-func waiterQueuesAgain(c *check) {
-	s := c.session()
-	holder := c.client().lock()
-	cl := c.client()
-	won := background(cl.lock)
-	c.queued(s, 2)
-	before := cl.session()
-	c.expire(before)
-	c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter has a node in a new session")
-	c.notGranted(won, "while another writer held it")
-	c.unlock(holder)
-	c.unlock(c.granted(won, "after it had queued again with a new session"))
-	c.queued(s, 0)
 }

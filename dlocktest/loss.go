@@ -9,11 +9,68 @@ const (
 )
 
 var lossCases = []testCase{
-	{name: "sessions-end-when-the-store-loses-its-data", why: whyForgot, needs: needLossy, run: lossEndsSessions},
-	{name: "nobody-follows-before-lost-leases-are-over", why: whyForgot, needs: needLossy | needCutOff, run: lossWaitsForLeases},
-	{name: "a-session-from-before-a-loss-gets-no-lock", why: whyForgot, needs: needLossy | needCutOff, run: lossOfOtherSessions},
-	{name: "tokens-rise-after-a-loss", why: whyForgotTokens, needs: needLossy, run: tokensOverLoss},
-	{name: "after-a-loss-the-queue-is-empty", why: "a lock would stay locked by a process that has given it up", needs: needLossy, run: lossLeavesNothing},
+	{name: "sessions-end-when-the-store-loses-its-data", why: whyForgot, needs: needLossy, run: func(c *check) {
+		lose := c.lossy()
+		a, b := c.twoSessions()
+		p, _ := c.create(a, "q", writer), c.create(b, "other", reader)
+		lose(a, b)
+		for _, s := range []driver.Session{a, b} {
+			c.awaitSessionEnd(s, "the store lost its data")
+		}
+		_, err := tryCreate(c.ctx, a, "q", writer)
+		c.wantEnded("Create after a loss", err)
+		c.wantEnded("Delete after a loss", a.Delete(c.ctx, "q", p, driver.Changed))
+	}},
+	{name: "nobody-follows-before-lost-leases-are-over", why: whyForgot, needs: needLossy | needCutOff,
+		run: func(c *check) {
+			lose := c.lossy()
+			holder := c.session()
+			p := c.create(holder, "q", writer)
+			c.cutOff(holder)
+			lose(holder)
+			next := c.session()
+			c.wantNoSecondHolder(holder, p, c.join(next, "q", writer, nil), c.list(next, "q"))
+		}},
+	{name: "a-session-from-before-a-loss-gets-no-lock", why: whyForgot, needs: needLossy | needCutOff,
+		run: func(c *check) {
+			lose := c.lossy()
+			holder, other := c.twoSessions()
+			p := c.create(holder, "q", writer)
+			c.cutOff(holder)
+			lose(holder, other)
+			c.eventually(func() bool {
+				j, err := tryJoin(c.ctx, other, "q", writer, nil)
+				if err == nil {
+					nodes, _ := other.List(c.ctx, "q")
+					c.wantNoSecondHolder(holder, p, j, nodes)
+				}
+				return other.Err() != nil
+			}, "a session ends when the store has lost its data")
+		}},
+	{name: "tokens-rise-after-a-loss", why: whyForgotTokens, needs: needLossy, run: func(c *check) {
+		lose := c.lossy()
+		var t tokens
+		for range 3 {
+			a := c.session()
+			for range 3 {
+				t.wantHigher(c, c.create(a, "q", writer))
+			}
+			lose(a)
+		}
+		t.wantHigher(c, c.create(c.session(), "q", writer))
+	}},
+	{name: "after-a-loss-the-queue-is-empty", why: "a lock would stay locked by a process that has given it up", needs: needLossy,
+		run: func(c *check) {
+			lose := c.lossy()
+			a := c.session()
+			c.create(a, "q", writer)
+			lose(a)
+			b := c.session()
+			c.wantNodes("after a loss", c.list(b, "q"))
+			p := c.create(b, "q", writer)
+			c.wantNodes("after a loss and a Create", c.listAfterWrite(b, "q"), p.Node)
+			c.release(b, "q", p)
+		}},
 }
 
 // lossy makes the case use a store that loses its data when lose is called. The
@@ -33,29 +90,6 @@ func (c *check) lossy() (lose func(sessions ...driver.Session)) {
 	}
 }
 
-func lossEndsSessions(c *check) {
-	lose := c.lossy()
-	a, b := c.twoSessions()
-	p, _ := c.create(a, "q", writer), c.create(b, "other", reader)
-	lose(a, b)
-	for _, s := range []driver.Session{a, b} {
-		c.awaitSessionEnd(s, "the store lost its data")
-	}
-	_, err := tryCreate(c.ctx, a, "q", writer)
-	c.wantEnded("Create after a loss", err)
-	c.wantEnded("Delete after a loss", a.Delete(c.ctx, "q", p, driver.Changed))
-}
-
-func lossWaitsForLeases(c *check) {
-	lose := c.lossy()
-	holder := c.session()
-	p := c.create(holder, "q", writer)
-	c.cutOff(holder)
-	lose(holder)
-	next := c.session()
-	c.wantNoSecondHolder(holder, p, c.join(next, "q", writer, nil), c.list(next, "q"))
-}
-
 // wantNoSecondHolder checks that the node j waits for p, or that the session of
 // p, which is cut off, has ended.
 func (c *check) wantNoSecondHolder(holder driver.Session, p driver.Place, j driver.Joined, nodes []driver.Node) {
@@ -65,45 +99,4 @@ func (c *check) wantNoSecondHolder(holder driver.Session, p driver.Place, j driv
 	if holder.Err() == nil {
 		c.fatalf("after the store lost its data, the node %s is the first of its queue, while the lease of %s runs: expected it to end before", j.Name, p.Name)
 	}
-}
-
-func lossOfOtherSessions(c *check) {
-	lose := c.lossy()
-	holder, other := c.twoSessions()
-	p := c.create(holder, "q", writer)
-	c.cutOff(holder)
-	lose(holder, other)
-	c.eventually(func() bool {
-		j, err := tryJoin(c.ctx, other, "q", writer, nil)
-		if err == nil {
-			nodes, _ := other.List(c.ctx, "q")
-			c.wantNoSecondHolder(holder, p, j, nodes)
-		}
-		return other.Err() != nil
-	}, "a session ends when the store has lost its data")
-}
-
-func tokensOverLoss(c *check) {
-	lose := c.lossy()
-	var t tokens
-	for range 3 {
-		a := c.session()
-		for range 3 {
-			t.wantHigher(c, c.create(a, "q", writer))
-		}
-		lose(a)
-	}
-	t.wantHigher(c, c.create(c.session(), "q", writer))
-}
-
-func lossLeavesNothing(c *check) {
-	lose := c.lossy()
-	a := c.session()
-	c.create(a, "q", writer)
-	lose(a)
-	b := c.session()
-	c.wantNodes("after a loss", c.list(b, "q"))
-	p := c.create(b, "q", writer)
-	c.wantNodes("after a loss and a Create", c.listAfterWrite(b, "q"), p.Node)
-	c.release(b, "q", p)
 }

@@ -8,147 +8,144 @@ import (
 )
 
 var readCases = []testCase{
-	{name: "read-tells-of-a-node", why: "an operator who looks at a queue would see the wrong holder", needs: needRead, run: readTells},
+	{name: "read-tells-of-a-node", why: "an operator who looks at a queue would see the wrong holder", needs: needRead,
+		run: pair(func(c *check, a, b session) {
+			p, text := c.createWithData(a, "q", writer)
+			q, other := c.createWithData(b, "q", reader)
+			mine, theirs := c.read(b, "q", p.Name), c.read(b, "q", q.Name)
+			for _, r := range []struct {
+				place driver.Place
+				text  string
+				info  driver.NodeInfo
+			}{{p, text, mine}, {q, other, theirs}} {
+				if r.info.Node != r.place.Node || r.info.Token != r.place.Token || string(r.info.Data) != r.text {
+					c.errorf("Read returned %v with token %d and data %q, expected %v, %d and %q as created",
+						r.info.Node, r.info.Token, r.info.Data, r.place.Node, r.place.Token, r.text)
+				}
+			}
+			if mine.Owner == "" || mine.Owner == theirs.Owner {
+				c.errorf("Read returned the owners %q and %q for nodes of two sessions, expected two different ones", mine.Owner, theirs.Owner)
+			}
+		})},
 	{name: "read-of-a-node-that-is-gone-says-so", why: "an operator who looks at a queue would see a holder that is gone",
-		needs: needRead, run: readGone},
-	{name: "read-says-whose-node-it-is", why: "a client would take its own node for that of another client, or the other way round", needs: needRead, run: readOwner},
+		needs: needRead, run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			c.delete(s, "q", p)
+			for _, queue := range []string{"q", "never/was"} {
+				_, err := driver.Inspect(s).Read(c.ctx, queue, p.Name)
+				c.wantGone("Read", err)
+			}
+		})},
+	{name: "read-says-whose-node-it-is", why: "a client would take its own node for that of another client, or the other way round", needs: needRead,
+		run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			c.listAfterWrite(b, "q")
+			own, other := c.read(a, "q", p.Name), c.read(b, "q", p.Name)
+			if own.Foreign {
+				c.errorf("Read of a session's own node says that it is foreign")
+			}
+			if own.Owner != other.Owner {
+				c.errorf("Read of one node by two sessions returned the owners %q and %q, expected the same", own.Owner, other.Owner)
+			}
+			if id := driver.Inspect(a).Describe().ID; id != "" && id != own.Owner {
+				c.errorf("Describe says that the session is %q, and Read that its node belongs to %q, expected the same", id, own.Owner)
+			}
+		})},
 	{name: "read-tells-what-is-left-of-the-session", why: "an operator would wait for a dead holder too long, or would take a holder away that is about to end",
-		needs: needRead, run: readSessionLeft},
+		needs: needRead, run: pair(func(c *check, a, b session) {
+			// readSessionLeft checks how much time driver.Read says is left to a node's
+			// session. Stores that do not know return zero.
+			p := c.create(a, "q", writer)
+			c.listAfterWrite(b, "q")
+			for _, reader := range []driver.Session{a, b} {
+				left, most := c.read(reader, "q", p.Name).SessionLeft, c.config.sessionTimeout()
+				if left != 0 && (left < most/20 || left > most) {
+					c.errorf("Read returned %v as what is left of a live session, expected more than %v and at most %v, the Config.SessionTimeout, or zero", left, most/20, most)
+				}
+			}
+		})},
 	{name: "a-foreign-copy-has-no-owner", why: "a node that another program has forged would pass for the session's own",
-		needs: needRead | needRemoveQueue | needPutNode, run: readCopy},
+		needs: needRead | needRemoveQueue | needPutNode, run: solo(func(c *check, s session) {
+			p, text := c.createWithData(s, "q", writer)
+			own := c.read(s, "q", p.Name)
+			c.removeQueue("q")
+			c.putNode("q", p.Name, text)
+			c.listAfterWrite(s, "q")
+			if info := c.read(s, "q", p.Name); info.Owner == own.Owner {
+				c.errorf("Read of a foreign node with the name and data of the session's own returned the owner %q, expected none", info.Owner)
+			}
+		})},
 	{name: "read-takes-foreign-nodes", why: "an operator who looks at a queue has to see all nodes in it",
-		needs: needRead | needPutNode, run: readForeign},
+		needs: needRead | needPutNode, run: solo(func(c *check, s session) {
+			c.create(s, "q", writer)
+			c.putNode("q", "readme", "no node of a lock")
+			if info := c.read(s, "q", "readme"); string(info.Data) != "no node of a lock" || info.Owner != "" || info.SessionLeft != 0 {
+				c.errorf("Read of a foreign node returned data %q, owner %q and %v as what is left of its session, expected what it holds and no owner",
+					info.Data, info.Owner, info.SessionLeft)
+			}
+		})},
 }
 
 var walkCases = []testCase{
 	{name: "walk-finds-queues-at-and-below-a-prefix", why: "an operator who looks for a lock would not find it, or would see others",
-		needs: needWalk, run: walkFinds},
-}
+		needs: needWalk, run: solo(func(c *check, s session) {
+			all := []string{
+				"stock", "stock/42", "stock/42/red", "stocks", "stocks/1", "a", "stock-1",
+				"order-1234567890", "order-1234567890/order-1234567890~", "order-1234567890~", "orders/1234567890", "orders/web1-W-0000000000~~",
+			}
+			for _, q := range all {
+				c.create(s, q, writer)
+			}
+			slices.Sort(all)
+			for _, prefix := range []string{"/stock", "stock/", "stock//42"} {
+				_, err := driver.Inspect(s).Walk(c.ctx, prefix)
+				c.wantName(fmt.Sprintf("Walk(%q)", prefix), err)
+			}
+			for prefix, want := range map[string][]string{
+				"":         all,
+				"stock":    {"stock", "stock/42", "stock/42/red"},
+				"stock/42": {"stock/42", "stock/42/red"},
+				"stocks":   {"stocks", "stocks/1"},
+				"orders":   {"orders/1234567890", "orders/web1-W-0000000000~~"},
 
-func readTells(c *check) {
-	a, b := c.twoSessions()
-	p, text := c.createWithData(a, "q", writer)
-	q, other := c.createWithData(b, "q", reader)
-	mine, theirs := c.read(b, "q", p.Name), c.read(b, "q", q.Name)
-	for _, r := range []struct {
-		place driver.Place
-		text  string
-		info  driver.NodeInfo
-	}{{p, text, mine}, {q, other, theirs}} {
-		if r.info.Node != r.place.Node || r.info.Token != r.place.Token || string(r.info.Data) != r.text {
-			c.errorf("Read returned %v with token %d and data %q, expected %v, %d and %q as created",
-				r.info.Node, r.info.Token, r.info.Data, r.place.Node, r.place.Token, r.text)
-		}
-	}
-	if mine.Owner == "" || mine.Owner == theirs.Owner {
-		c.errorf("Read returned the owners %q and %q for nodes of two sessions, expected two different ones", mine.Owner, theirs.Owner)
-	}
-}
-
-func readGone(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.delete(s, "q", p)
-	for _, queue := range []string{"q", "never/was"} {
-		_, err := driver.Inspect(s).Read(c.ctx, queue, p.Name)
-		c.wantGone("Read", err)
-	}
-}
-
-func readOwner(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.listAfterWrite(b, "q")
-	own, other := c.read(a, "q", p.Name), c.read(b, "q", p.Name)
-	if own.Foreign {
-		c.errorf("Read of a session's own node says that it is foreign")
-	}
-	if own.Owner != other.Owner {
-		c.errorf("Read of one node by two sessions returned the owners %q and %q, expected the same", own.Owner, other.Owner)
-	}
-	if id := driver.Inspect(a).Describe().ID; id != "" && id != own.Owner {
-		c.errorf("Describe says that the session is %q, and Read that its node belongs to %q, expected the same", id, own.Owner)
-	}
-}
-
-// readSessionLeft checks how much time driver.Read says is left to a node's
-// session. Stores that do not know return zero.
-func readSessionLeft(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.listAfterWrite(b, "q")
-	for _, reader := range []driver.Session{a, b} {
-		left, most := c.read(reader, "q", p.Name).SessionLeft, c.config.sessionTimeout()
-		if left != 0 && (left < most/20 || left > most) {
-			c.errorf("Read returned %v as what is left of a live session, expected more than %v and at most %v, the Config.SessionTimeout, or zero", left, most/20, most)
-		}
-	}
-}
-
-func readCopy(c *check) {
-	s := c.session()
-	p, text := c.createWithData(s, "q", writer)
-	own := c.read(s, "q", p.Name)
-	c.removeQueue("q")
-	c.putNode("q", p.Name, text)
-	c.listAfterWrite(s, "q")
-	if info := c.read(s, "q", p.Name); info.Owner == own.Owner {
-		c.errorf("Read of a foreign node with the name and data of the session's own returned the owner %q, expected none", info.Owner)
-	}
-}
-
-func readForeign(c *check) {
-	s := c.session()
-	c.create(s, "q", writer)
-	c.putNode("q", "readme", "no node of a lock")
-	if info := c.read(s, "q", "readme"); string(info.Data) != "no node of a lock" || info.Owner != "" || info.SessionLeft != 0 {
-		c.errorf("Read of a foreign node returned data %q, owner %q and %v as what is left of its session, expected what it holds and no owner",
-			info.Data, info.Owner, info.SessionLeft)
-	}
-}
-
-func walkFinds(c *check) {
-	s := c.session()
-	all := []string{
-		"stock", "stock/42", "stock/42/red", "stocks", "stocks/1", "a", "stock-1",
-		"order-1234567890", "order-1234567890/order-1234567890~", "order-1234567890~", "orders/1234567890", "orders/web1-W-0000000000~~",
-	}
-	for _, q := range all {
-		c.create(s, q, writer)
-	}
-	slices.Sort(all)
-	for _, prefix := range []string{"/stock", "stock/", "stock//42"} {
-		_, err := driver.Inspect(s).Walk(c.ctx, prefix)
-		c.wantName(fmt.Sprintf("Walk(%q)", prefix), err)
-	}
-	for prefix, want := range map[string][]string{
-		"":         all,
-		"stock":    {"stock", "stock/42", "stock/42/red"},
-		"stock/42": {"stock/42", "stock/42/red"},
-		"stocks":   {"stocks", "stocks/1"},
-		"orders":   {"orders/1234567890", "orders/web1-W-0000000000~~"},
-
-		"order-1234567890":  {"order-1234567890", "order-1234567890/order-1234567890~"},
-		"order-1234567890~": {"order-1234567890~"},
-		"sto":               nil,
-		"none":              nil,
-	} {
-		var got []string
-		c.retry("Walk", func() (err error) {
-			got, err = driver.Inspect(s).Walk(c.ctx, prefix)
-			return err
-		})
-		if !slices.Equal(got, want) {
-			c.errorf("Walk(%q) returned %q, expected %q", prefix, got, want)
-		}
-	}
+				"order-1234567890":  {"order-1234567890", "order-1234567890/order-1234567890~"},
+				"order-1234567890~": {"order-1234567890~"},
+				"sto":               nil,
+				"none":              nil,
+			} {
+				var got []string
+				c.retry("Walk", func() (err error) {
+					got, err = driver.Inspect(s).Walk(c.ctx, prefix)
+					return err
+				})
+				if !slices.Equal(got, want) {
+					c.errorf("Walk(%q) returned %q, expected %q", prefix, got, want)
+				}
+			}
+		})},
 }
 
 var describeCases = []testCase{
 	{name: "describe-returns-the-timeout-that-was-granted",
-		why: "logs and hooks would say wrongly for how long the locks of a client outlive its process", run: describeTimeout},
+		why: "logs and hooks would say wrongly for how long the locks of a client outlive its process",
+		run: solo(func(c *check, s session) {
+			c.wantTimeout(s, "of a new session")
+			c.create(s, "q", writer)
+			c.wantTimeout(s, "of a session that has made a node")
+			c.close(s)
+			c.wantTimeout(s, "of a closed session")
+		})},
 	{name: "describe-tells-sessions-apart", why: "an operator who looks for the session of a log line would find another session",
-		run: describeID},
+		run: pair(func(c *check, a, b session) {
+			mine, theirs := driver.Inspect(a).Describe().ID, driver.Inspect(b).Describe().ID
+			if mine != "" && mine == theirs {
+				c.errorf("Describe of two sessions returned the ID %q twice, expected one for each session", mine)
+			}
+			c.create(a, "q", writer)
+			if again := driver.Inspect(a).Describe().ID; again != mine {
+				c.errorf("Describe of a session returned the ID %q and then %q, expected the same", mine, again)
+			}
+		})},
 	{name: "heartbeats-tell-what-was-left-of-the-lease",
 		why: "an operator would not see before the first loss that the session timeout is too short", run: heartbeats},
 }
@@ -161,26 +158,5 @@ func (c *check) wantTimeout(s driver.Session, when string) {
 	if got != 0 && (got < most/2 || got > most) {
 		c.errorf("Describe %s returned the timeout %v, expected %v, the Config.SessionTimeout, or zero if the timeout is not known",
 			when, got, most)
-	}
-}
-
-func describeTimeout(c *check) {
-	s := c.session()
-	c.wantTimeout(s, "of a new session")
-	c.create(s, "q", writer)
-	c.wantTimeout(s, "of a session that has made a node")
-	c.close(s)
-	c.wantTimeout(s, "of a closed session")
-}
-
-func describeID(c *check) {
-	a, b := c.twoSessions()
-	mine, theirs := driver.Inspect(a).Describe().ID, driver.Inspect(b).Describe().ID
-	if mine != "" && mine == theirs {
-		c.errorf("Describe of two sessions returned the ID %q twice, expected one for each session", mine)
-	}
-	c.create(a, "q", writer)
-	if again := driver.Inspect(a).Describe().ID; again != mine {
-		c.errorf("Describe of a session returned the ID %q and then %q, expected the same", mine, again)
 	}
 }

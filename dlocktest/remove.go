@@ -13,21 +13,111 @@ const (
 )
 
 var removeCases = []testCase{
-	{name: "remove-takes-the-node-of-another-session", why: whyRemove, needs: needRemove, run: removeTakes},
-	{name: "remove-spares-all-other-nodes", why: whyRemoveOther, needs: needRemove, run: removeSparesOthers},
-	{name: "remove-spares-a-node-of-another-token", why: whyRemoveOther, needs: needRemove, run: removeSparesToken},
-	{name: "remove-spares-a-node-that-took-the-name", why: whyRemoveOther, needs: needRemove | needRemoveQueue, run: removeSparesNamesake},
-	{name: "remove-spares-a-node-of-another-name", why: whyRemoveOther, needs: needRemove, run: removeSparesName},
-	{name: "remove-spares-a-node-that-was-replaced", why: whyRemoveOther, needs: needRemove, run: removeSparesReplaced},
+	{name: "remove-takes-the-node-of-another-session", why: whyRemove, needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			for i, prefix := range []string{writer, reader} {
+				p := c.create(a, "q", prefix)
+				c.listAfterWrite(operator, "q")
+				remover := []driver.Session{operator, a}[i] // a session may remove its own node, too
+				c.removeAny(remover, "q", p)
+				c.wantNodes("the session that called Remove", c.list(remover, "q"))
+				c.wantNodes("the owner, after Remove", c.listAfterWrite(a, "q"))
+				c.wantDeleted("the owner's Delete after Remove", a.Delete(c.ctx, "q", p, driver.Released))
+			}
+		})},
+	{name: "remove-spares-all-other-nodes", why: whyRemoveOther, needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			first, p, last := c.create(a, "q", writer), c.create(a, "q", writer), c.create(operator, "q", writer)
+			other, below := c.create(a, "r", writer), c.create(a, "q/below", writer)
+			c.removeAny(operator, "q", p)
+			c.wantNodes("after Remove", c.listAfterWrite(a, "q"), first.Node, last.Node)
+			c.wantNodes("another queue, after Remove", c.listAfterWrite(a, "r"), other.Node)
+			c.wantNodes("a queue below, after Remove", c.listAfterWrite(a, "q/below"), below.Node)
+		})},
+	{name: "remove-spares-a-node-of-another-token", why: whyRemoveOther, needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			p, later := c.create(a, "q", writer), c.create(a, "q", writer)
+			for _, token := range []int64{0, p.Token - 1, p.Token + 1, later.Token, -p.Token} {
+				c.wantSpared(fmt.Sprintf("the token %d instead of %d", token, p.Token), operator, "q", driver.Place{Node: p.Node, Token: token})
+			}
+			c.removeAny(operator, "q", p)
+		})},
+	{name: "remove-spares-a-node-that-took-the-name", why: whyRemoveOther, needs: needRemove | needRemoveQueue,
+		run: pair(func(c *check, a, operator session) {
+			old := c.create(a, "q", writer)
+			c.removeQueue("q")
+			createNamesakes(c, a, operator, "q", old.Node)
+			c.wantSpared("the place of a node of a queue that was removed", operator, "q", old)
+		})},
+	{name: "remove-spares-a-node-of-another-name", why: whyRemoveOther, needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			p, later := c.create(a, "q", writer), c.create(a, "q", writer)
+			for _, name := range []string{later.Name, driver.FormatName(shared, p.Seq), driver.FormatName("w-", p.Seq), "readme"} {
+				c.wantSpared("another name", operator, "q", driver.Place{Node: driver.Node{Name: name, Seq: p.Seq, Epoch: p.Epoch}, Token: p.Token})
+			}
+		})},
+	{name: "remove-spares-a-node-that-was-replaced", why: whyRemoveOther, needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			p := c.create(a, "q", writer)
+			now := c.replace(a, "q", p, shared)
+			c.wantSpared("the name that the node had before Replace", operator, "q", p)
+			c.removeAny(operator, "q", now)
+			c.wantNodes("after Remove of a node that was replaced", c.listAfterWrite(operator, "q"))
+			_, err := a.Replace(c.ctx, "q", now, writer)
+			c.wantGone("Replace after Remove", err)
+		})},
 	{name: "remove-takes-a-foreign-node", why: "a node that another program has left behind would block the lock for ever",
-		needs: needRemove | needRead | needPutNode, run: removeForeign},
+		needs: needRemove | needRead | needPutNode, run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			const foreign = "legacy-0000000003"
+			c.putNode("q", foreign, "not a lock's")
+			c.listAfterWrite(s, "q")
+			info := c.read(s, "q", foreign)
+			c.wantSpared("a token that a foreign node does not have", s, "q", driver.Place{Node: info.Node, Token: info.Token + 1})
+			c.removeAny(s, "q", driver.Place{Node: info.Node, Token: info.Token})
+			c.wantNodes("after Remove of a foreign node", c.listAfterWrite(s, "q"), p.Node)
+		})},
 	{name: "remove-of-a-node-that-is-gone-says-so", why: "an operator would believe to have freed a lock that another contender holds by now",
-		needs: needRemove, run: removeGone},
+		needs: needRemove, run: pair(func(c *check, a, operator session) {
+			p := c.create(a, "q", writer)
+			c.delete(a, "q", p)
+			c.listAfterWrite(operator, "q")
+			for _, queue := range []string{"q", "never/was"} {
+				c.wantGone("Remove", driver.Inspect(operator).Remove(c.ctx, queue, p))
+			}
+			p = c.create(a, "q", writer)
+			c.removeAny(operator, "q", p)
+			c.wantGone("a second Remove", driver.Inspect(operator).Remove(c.ctx, "q", p))
+		})},
 	{name: "remove-ends-the-watches", why: whyWatch + "; and a holder would go on without its lock", needs: needRemove, run: removeEndsWatches},
 	{name: "remove-is-not-released", why: whyReleased, needs: needRemove | needReleased, run: removeEndsWatches},
-	{name: "released-does-not-overtake-a-remove", why: whyOvertook, needs: needRemove | needReleased, run: releasedAfterRemove},
-	{name: "remove-leaves-the-owner-its-session", why: "a client would lose all of its locks instead of one", needs: needRemove, run: removeLeavesSession},
-	{name: "remove-refuses-a-bad-queue", why: "a name such as a/../b would remove a node of another lock", needs: needRemove, run: removeBadQueue},
+	{name: "released-does-not-overtake-a-remove", why: whyOvertook, needs: needRemove | needReleased,
+		run: solo(func(c *check, operator session) {
+			c.wantNoOvertaking(6, "Remove of the own node", func(_ driver.Session, q driver.Place) { c.removeAny(operator, "q", q) })
+		})},
+	{name: "remove-leaves-the-owner-its-session", why: "a client would lose all of its locks instead of one", needs: needRemove,
+		run: pair(func(c *check, a, operator session) {
+			p, elsewhere := c.create(a, "q", writer), c.create(a, "r", writer)
+			w := c.watch(a, "r", elsewhere)
+			c.removeAny(operator, "q", p)
+			again := c.create(a, "q", writer)
+			if again.Token <= p.Token {
+				c.errorf("Create after Remove returned the token %d, expected more than %d", again.Token, p.Token)
+			}
+			c.wantNodes("after Remove and another Create", c.listAfterWrite(operator, "q"), again.Node)
+			c.wantNodes("another queue of the owner", c.listAfterWrite(operator, "r"), elsewhere.Node)
+			c.wantAlive(a, "Remove of one of its nodes by another session")
+			c.delete(a, "r", elsewhere)
+			c.wantUnreleasedEnd(w, "Delete of a node in another queue than Remove was called for")
+		})},
+	{name: "remove-refuses-a-bad-queue", why: "a name such as a/../b would remove a node of another lock", needs: needRemove,
+		run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			for _, queue := range []string{"", "/q", "q/", "q//r", "..", "q/../q", "a\n", "a\x00"} {
+				c.wantName(fmt.Sprintf("Remove in the queue %q", queue), driver.Inspect(s).Remove(c.ctx, queue, p))
+			}
+			c.wantNodes("the queue", c.list(s, "q"), p.Node)
+		})},
 }
 
 // removeAny removes a node, retrying while the store is unavailable. ErrGone is
@@ -52,90 +142,6 @@ func (c *check) wantSpared(what string, s driver.Session, queue string, p driver
 	c.wantNodes("after Remove with "+what, c.listAfterWrite(s, queue), before...)
 }
 
-func removeTakes(c *check) {
-	a, operator := c.twoSessions()
-	for i, prefix := range []string{writer, reader} {
-		p := c.create(a, "q", prefix)
-		c.listAfterWrite(operator, "q")
-		remover := []driver.Session{operator, a}[i] // a session may remove its own node, too
-		c.removeAny(remover, "q", p)
-		c.wantNodes("the session that called Remove", c.list(remover, "q"))
-		c.wantNodes("the owner, after Remove", c.listAfterWrite(a, "q"))
-		c.wantDeleted("the owner's Delete after Remove", a.Delete(c.ctx, "q", p, driver.Released))
-	}
-}
-
-func removeSparesOthers(c *check) {
-	a, operator := c.twoSessions()
-	first, p, last := c.create(a, "q", writer), c.create(a, "q", writer), c.create(operator, "q", writer)
-	other, below := c.create(a, "r", writer), c.create(a, "q/below", writer)
-	c.removeAny(operator, "q", p)
-	c.wantNodes("after Remove", c.listAfterWrite(a, "q"), first.Node, last.Node)
-	c.wantNodes("another queue, after Remove", c.listAfterWrite(a, "r"), other.Node)
-	c.wantNodes("a queue below, after Remove", c.listAfterWrite(a, "q/below"), below.Node)
-}
-
-func removeSparesToken(c *check) {
-	a, operator := c.twoSessions()
-	p, later := c.create(a, "q", writer), c.create(a, "q", writer)
-	for _, token := range []int64{0, p.Token - 1, p.Token + 1, later.Token, -p.Token} {
-		c.wantSpared(fmt.Sprintf("the token %d instead of %d", token, p.Token), operator, "q", driver.Place{Node: p.Node, Token: token})
-	}
-	c.removeAny(operator, "q", p)
-}
-
-func removeSparesNamesake(c *check) {
-	a, operator := c.twoSessions()
-	old := c.create(a, "q", writer)
-	c.removeQueue("q")
-	createNamesakes(c, a, operator, "q", old.Node)
-	c.wantSpared("the place of a node of a queue that was removed", operator, "q", old)
-}
-
-func removeSparesName(c *check) {
-	a, operator := c.twoSessions()
-	p, later := c.create(a, "q", writer), c.create(a, "q", writer)
-	for _, name := range []string{later.Name, driver.FormatName(shared, p.Seq), driver.FormatName("w-", p.Seq), "readme"} {
-		c.wantSpared("another name", operator, "q", driver.Place{Node: driver.Node{Name: name, Seq: p.Seq, Epoch: p.Epoch}, Token: p.Token})
-	}
-}
-
-func removeSparesReplaced(c *check) {
-	a, operator := c.twoSessions()
-	p := c.create(a, "q", writer)
-	now := c.replace(a, "q", p, shared)
-	c.wantSpared("the name that the node had before Replace", operator, "q", p)
-	c.removeAny(operator, "q", now)
-	c.wantNodes("after Remove of a node that was replaced", c.listAfterWrite(operator, "q"))
-	_, err := a.Replace(c.ctx, "q", now, writer)
-	c.wantGone("Replace after Remove", err)
-}
-
-func removeForeign(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	const foreign = "legacy-0000000003"
-	c.putNode("q", foreign, "not a lock's")
-	c.listAfterWrite(s, "q")
-	info := c.read(s, "q", foreign)
-	c.wantSpared("a token that a foreign node does not have", s, "q", driver.Place{Node: info.Node, Token: info.Token + 1})
-	c.removeAny(s, "q", driver.Place{Node: info.Node, Token: info.Token})
-	c.wantNodes("after Remove of a foreign node", c.listAfterWrite(s, "q"), p.Node)
-}
-
-func removeGone(c *check) {
-	a, operator := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.delete(a, "q", p)
-	c.listAfterWrite(operator, "q")
-	for _, queue := range []string{"q", "never/was"} {
-		c.wantGone("Remove", driver.Inspect(operator).Remove(c.ctx, queue, p))
-	}
-	p = c.create(a, "q", writer)
-	c.removeAny(operator, "q", p)
-	c.wantGone("a second Remove", driver.Inspect(operator).Remove(c.ctx, "q", p))
-}
-
 func removeEndsWatches(c *check) {
 	a, b := c.twoWaiters()
 	for _, remover := range []driver.Session{c.session(), b} {
@@ -143,34 +149,4 @@ func removeEndsWatches(c *check) {
 		c.removeAny(remover, "q", p)
 		wantUnreleasedEnds(c, watches, "Remove of the node")
 	}
-}
-
-func releasedAfterRemove(c *check) {
-	operator := c.session()
-	c.wantNoOvertaking(6, "Remove of the own node", func(_ driver.Session, q driver.Place) { c.removeAny(operator, "q", q) })
-}
-
-func removeLeavesSession(c *check) {
-	a, operator := c.twoSessions()
-	p, elsewhere := c.create(a, "q", writer), c.create(a, "r", writer)
-	w := c.watch(a, "r", elsewhere)
-	c.removeAny(operator, "q", p)
-	again := c.create(a, "q", writer)
-	if again.Token <= p.Token {
-		c.errorf("Create after Remove returned the token %d, expected more than %d", again.Token, p.Token)
-	}
-	c.wantNodes("after Remove and another Create", c.listAfterWrite(operator, "q"), again.Node)
-	c.wantNodes("another queue of the owner", c.listAfterWrite(operator, "r"), elsewhere.Node)
-	c.wantAlive(a, "Remove of one of its nodes by another session")
-	c.delete(a, "r", elsewhere)
-	c.wantUnreleasedEnd(w, "Delete of a node in another queue than Remove was called for")
-}
-
-func removeBadQueue(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	for _, queue := range []string{"", "/q", "q/", "q//r", "..", "q/../q", "a\n", "a\x00"} {
-		c.wantName(fmt.Sprintf("Remove in the queue %q", queue), driver.Inspect(s).Remove(c.ctx, queue, p))
-	}
-	c.wantNodes("the queue", c.list(s, "q"), p.Node)
 }

@@ -12,177 +12,221 @@ import (
 )
 
 var endCases = []testCase{
-	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted", run: endNotYet},
-	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", idle: true, run: endIdle},
-	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
-		needs: needDrop, run: endExpired},
-	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: endWithAnswer},
-	{name: "a-session-heard-from-late-keeps-its-nodes", why: whyEnd, needs: needCutOff, run: endHeardLate},
-	{name: "sessions-that-end-while-nobody-looks-leave-nothing", why: whyOrphan, needs: needCutOff, run: endUnseen},
-	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: endBeforeNodesGo},
-	{name: "a-session-cut-off-ends-with-a-margin",
-		why:   "clocks of two machines drift: a lease as long as the timeout of the store may end after that timeout",
-		needs: needCutOff, run: endWithMargin},
-	{name: "slow-replies-do-not-prolong-a-session",
-		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
-		needs: needCutOff | needDelayReplies, run: endAfterSlowReplies},
-	{name: "a-session-that-ended-never-lives-again", why: "a holder that has learned of its loss would be told that it holds the lock, although its node is gone",
-		needs: needCutOff, run: endForEver},
-	{name: "after-a-pause-err-returns-the-end-at-once", why: "a process that was paused for longer than its session lives would go on writing until its timers have run",
-		needs: needPause, run: endPaused},
-}
-
-func endNotYet(c *check) {
-	s := c.session()
-	c.delete(s, "q", c.create(s, "q", writer))
-	if closed(s.Done()) {
-		c.errorf("Done is closed in a session that lives, expected it to be open")
-	}
-	if s.Done() == nil {
-		c.errorf("Done returned nil, expected a channel")
-	}
-	c.wantAlive(s, "Create and Delete")
-}
-
-// endIdle checks that an idle session lives on. It may fail with a correct
-// driver on a slow machine; runCase then retries it.
-func endIdle(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	select {
-	case <-a.Done():
-		c.fatalf("an idle session ended while the store could be reached: %v", a.Err())
-	case <-time.After(2 * c.config.sessionTimeout()):
-	}
-	c.wantAlive(a, "two session timeouts without a call")
-	c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
-}
-
-func endExpired(c *check) {
-	a, b := c.twoSessions()
-	gone, p := c.create(a, "q", writer), c.create(b, "q", writer)
-	c.expire(a)
-	c.awaitSessionEnd(a, "the store ended the session")
-	checkEnded(c, a, gone)
-	eventuallyHolds(c, b, "q", "a session that expired", p.Node)
-	c.wantAlive(b, "another session expired")
-	again := c.session()
-	c.create(again, "q", reader)
-	c.wantAlive(again, "another session expired")
-}
-
-// endWithAnswer checks that a session that the store has dropped ends with the
-// answer to a request, and not only when its lease runs out, which takes half a
-// session timeout at least. A driver may have to connect again for the answer.
-func endWithAnswer(c *check) {
-	wait := c.config.sessionTimeout() / 4
-	for name := range inEveryTry(func() map[string]bool {
-		late := make(map[string]bool)
-		for _, name := range []string{"Create", "List", "Watch", "WatchQueue", "Delete", "Replace"} {
-			s := c.session()
-			call := calls(c.ctx, s, c.create(s, "q", writer))[name]
-			c.expire(s)
-			for over := time.Now().Add(wait); s.Err() == nil && !late[name]; pauseBriefly() {
-				c.wantGivenUp(name+" in a session that the store has dropped", s, c.ctx, call())
-				late[name] = time.Now().After(over)
+	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted",
+		run: solo(func(c *check, s session) {
+			c.delete(s, "q", c.create(s, "q", writer))
+			if closed(s.Done()) {
+				c.errorf("Done is closed in a session that lives, expected it to be open")
 			}
-			late[name] = s.Err() == nil
+			if s.Done() == nil {
+				c.errorf("Done returned nil, expected a channel")
+			}
+			c.wantAlive(s, "Create and Delete")
+		})},
+	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", idle: true,
+		run: pair(func(c *check, a, b session) {
+			// endIdle checks that an idle session lives on. It may fail with a correct
+			// driver on a slow machine; runCase then retries it.
+			p := c.create(a, "q", writer)
+			select {
+			case <-a.Done():
+				c.fatalf("an idle session ended while the store could be reached: %v", a.Err())
+			case <-time.After(2 * c.config.sessionTimeout()):
+			}
+			c.wantAlive(a, "two session timeouts without a call")
+			c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
+		})},
+	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
+		needs: needDrop, run: pair(func(c *check, a, b session) {
+			gone, p := c.create(a, "q", writer), c.create(b, "q", writer)
+			c.expire(a)
+			c.awaitSessionEnd(a, "the store ended the session")
+			checkEnded(c, a, gone)
+			eventuallyHolds(c, b, "q", "a session that expired", p.Node)
+			c.wantAlive(b, "another session expired")
+			again := c.session()
+			c.create(again, "q", reader)
+			c.wantAlive(again, "another session expired")
+		})},
+	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: func(c *check) {
+		// endWithAnswer checks that a session that the store has dropped ends with the
+		// answer to a request, and not only when its lease runs out, which takes half a
+		// session timeout at least. A driver may have to connect again for the answer.
+		wait := c.config.sessionTimeout() / 4
+		for name := range inEveryTry(func() map[string]bool {
+			late := make(map[string]bool)
+			for _, name := range []string{"Create", "List", "Watch", "WatchQueue", "Delete", "Replace"} {
+				s := c.session()
+				call := calls(c.ctx, s, c.create(s, "q", writer))[name]
+				c.expire(s)
+				for over := time.Now().Add(wait); s.Err() == nil && !late[name]; pauseBriefly() {
+					c.wantGivenUp(name+" in a session that the store has dropped", s, c.ctx, call())
+					late[name] = time.Now().After(over)
+				}
+				late[name] = s.Err() == nil
+			}
+			maps.DeleteFunc(late, func(_ string, isLate bool) bool { return !isLate })
+			return late
+		}) {
+			c.errorf("a session that the store had dropped lived on for more than %v of calls of %s, in every try: expected it to end with the store's next answer", wait, name)
 		}
-		maps.DeleteFunc(late, func(_ string, isLate bool) bool { return !isLate })
-		return late
-	}) {
-		c.errorf("a session that the store had dropped lived on for more than %v of calls of %s, in every try: expected it to end with the store's next answer", wait, name)
-	}
-}
-
-// endHeardLate lets the store hear from sessions again shortly before their
-// leases run out, while another session waits for their nodes.
-func endHeardLate(c *check) {
-	timeout := c.config.sessionTimeout()
-	var lived atomic.Bool
-	c.together(4, func(i int) {
-		holder, next := c.twoSessions()
-		queue := fmt.Sprintf("q%d", i)
-		p := c.create(holder, queue, writer)
-		c.waitFor(next, queue, p.Node)
-		heal := c.cutOff(holder)
-		cut := timeout * time.Duration(35+10*i) / 100
-		time.Sleep(cut)
-		heal()
-		for over := time.Now().Add(timeout); time.Now().Before(over); time.Sleep(timeout / 100) {
-			listed := has(c.list(next, queue), p.Node)
-			if holder.Err() != nil {
+	}},
+	{name: "a-session-heard-from-late-keeps-its-nodes", why: whyEnd, needs: needCutOff, run: func(c *check) {
+		// endHeardLate lets the store hear from sessions again shortly before their
+		// leases run out, while another session waits for their nodes.
+		timeout := c.config.sessionTimeout()
+		var lived atomic.Bool
+		c.together(4, func(i int) {
+			holder, next := c.twoSessions()
+			queue := fmt.Sprintf("q%d", i)
+			p := c.create(holder, queue, writer)
+			c.waitFor(next, queue, p.Node)
+			heal := c.cutOff(holder)
+			cut := timeout * time.Duration(35+10*i) / 100
+			time.Sleep(cut)
+			heal()
+			for over := time.Now().Add(timeout); time.Now().Before(over); time.Sleep(timeout / 100) {
+				listed := has(c.list(next, queue), p.Node)
+				if holder.Err() != nil {
+					return
+				}
+				if !listed {
+					c.fatalf("the node of a session that was cut off for %v is gone, and Err of the session returns nil: expected the session to live on, or to end before", cut)
+				}
+			}
+			lived.Store(true)
+		})
+		if !lived.Load() {
+			c.notChecked("no session outlived a cut of its connection")
+		}
+	}},
+	{name: "sessions-that-end-while-nobody-looks-leave-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
+		// endUnseen lets all sessions of the store expire, so that no process is there
+		// to see it. A contender that comes later may have to wait for a session
+		// timeout, in a store without a clock.
+		timeout := c.config.sessionTimeout()
+		var took time.Duration
+		for range 3 {
+			for range 3 {
+				s := c.session()
+				c.create(s, "q", writer)
+				c.cutOff(s)
+			}
+			time.Sleep(2 * timeout)
+			next := c.session()
+			begin := time.Now()
+			eventuallyHolds(c, next, "q", "sessions that had expired before this one began")
+			if took = time.Since(begin); took < 2*timeout {
 				return
 			}
-			if !listed {
-				c.fatalf("the node of a session that was cut off for %v is gone, and Err of the session returns nil: expected the session to live on, or to end before", cut)
-			}
+			c.close(next)
 		}
-		lived.Store(true)
-	})
-	if !lived.Load() {
-		c.notChecked("no session outlived a cut of its connection")
-	}
-}
-
-// endUnseen lets all sessions of the store expire, so that no process is there
-// to see it. A contender that comes later may have to wait for a session
-// timeout, in a store without a clock.
-func endUnseen(c *check) {
-	timeout := c.config.sessionTimeout()
-	var took time.Duration
-	for range 3 {
+		c.errorf("nodes of sessions that had expired before stood in the queue for %v after another session began, in three tries: expected less than two session timeouts", took)
+	}},
+	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: func(c *check) {
+		// endBeforeNodesGo checks that a session knows of its end before others see its
+		// nodes disappear. Err reads the clocks and must always be right. Done needs a
+		// timer, which may be late on a slow machine, so one success in three tries is
+		// enough.
 		for range 3 {
-			s := c.session()
-			c.create(s, "q", writer)
-			c.cutOff(s)
-		}
-		time.Sleep(2 * timeout)
-		next := c.session()
-		begin := time.Now()
-		eventuallyHolds(c, next, "q", "sessions that had expired before this one began")
-		if took = time.Since(begin); took < 2*timeout {
-			return
-		}
-		c.close(next)
-	}
-	c.errorf("nodes of sessions that had expired before stood in the queue for %v after another session began, in three tries: expected less than two session timeouts", took)
-}
-
-// endBeforeNodesGo checks that a session knows of its end before others see its
-// nodes disappear. Err reads the clocks and must always be right. Done needs a
-// timer, which may be late on a slow machine, so one success in three tries is
-// enough.
-func endBeforeNodesGo(c *check) {
-	for range 3 {
-		holder, next := c.twoSessions()
-		p := c.create(holder, "q", writer)
-		c.cutOff(holder)
-		endedAt := make(chan time.Time, 1)
-		go func() {
-			select {
-			case <-holder.Done():
-				endedAt <- time.Now()
-			case <-c.ctx.Done():
+			holder, next := c.twoSessions()
+			p := c.create(holder, "q", writer)
+			c.cutOff(holder)
+			endedAt := make(chan time.Time, 1)
+			go func() {
+				select {
+				case <-holder.Done():
+					endedAt <- time.Now()
+				case <-c.ctx.Done():
+				}
+			}()
+			waitGone(c, next, "q", p.Node)
+			passed := time.Now()
+			inTime := closed(holder.Done())
+			if err := holder.Err(); err == nil {
+				c.fatalf("the node of a session that was cut off is gone, and Err of the session returns nil: expected the session to have ended before")
 			}
-		}()
-		waitGone(c, next, "q", p.Node)
-		passed := time.Now()
-		inTime := closed(holder.Done())
-		if err := holder.Err(); err == nil {
-			c.fatalf("the node of a session that was cut off is gone, and Err of the session returns nil: expected the session to have ended before")
+			if inTime {
+				c.logf("Done closed %v before another session saw the node gone", passed.Sub(<-endedAt).Round(time.Millisecond))
+				return
+			}
 		}
-		if inTime {
-			c.logf("Done closed %v before another session saw the node gone", passed.Sub(<-endedAt).Round(time.Millisecond))
-			return
-		}
-	}
-	c.fatalf("Done of a session that was cut off was open when another session saw its node gone, in three tries: expected it to close before")
-}
-
-func endWithMargin(c *check) {
-	holder, next := c.twoSessions()
-	wantMargin(c, holder, next, c.create(holder, "q", writer))
+		c.fatalf("Done of a session that was cut off was open when another session saw its node gone, in three tries: expected it to close before")
+	}},
+	{name: "a-session-cut-off-ends-with-a-margin",
+		why:   "clocks of two machines drift: a lease as long as the timeout of the store may end after that timeout",
+		needs: needCutOff, run: pair(func(c *check, holder, next session) {
+			wantMargin(c, holder, next, c.create(holder, "q", writer))
+		})},
+	{name: "slow-replies-do-not-prolong-a-session",
+		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
+		needs: needCutOff | needDelayReplies, run: func(c *check) {
+			// endAfterSlowReplies cuts a session off while replies are in flight. Late
+			// replies must not prolong the lease by their delay. Slow replies may end a
+			// session, which is no failure.
+			//
+			// Replies to heartbeats are delayed by less than a quarter of the timeout,
+			// after which [driver.Lease.Run] gives up. The result is conclusive only if a
+			// slow reply has renewed the lease, which is certain once the session has
+			// outlived its timeout. If no session did, a shorter delay is tried, which more
+			// drivers survive.
+			timeout := c.config.sessionTimeout()
+			var renewed atomic.Bool
+			slowBeats := func(percent int) {
+				if endAfterSlowBeats(c, percent) {
+					renewed.Store(true)
+				}
+			}
+			lives := false // whether a session survives without replies
+			// These functions mostly wait, so they run concurrently.
+			waits := []func(){
+				func() { endAfterSlowLists(c, timeout/20) },
+				func() { endAfterSlowLists(c, timeout/4) },
+				func() { slowBeats(22) },
+				func() { slowBeats(20) },
+				func() { lives = c.livesWithoutReplies(c.session()) },
+			}
+			c.together(len(waits), func(i int) { waits[i]() })
+			if lives {
+				c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout, "+
+					"or the sessions of Config.New have a longer timeout than Config.SessionTimeout")
+				return
+			}
+			for n := 0; n < 2 && !renewed.Load(); n++ {
+				slowBeats(10)
+			}
+			if !renewed.Load() {
+				c.notChecked("no session outlived its timeout with slow replies to its heartbeats, not even if they took a tenth of the timeout")
+			}
+		}},
+	{name: "a-session-that-ended-never-lives-again", why: "a holder that has learned of its loss would be told that it holds the lock, although its node is gone",
+		needs: needCutOff, run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			heal := c.cutOff(a)
+			c.awaitSessionEnd(a, "the session was cut off (and no method called)")
+			checkEnded(c, a, p)
+			heal()
+			for range 20 { // late replies must not revive the session
+				checkEnded(c, a, p)
+				time.Sleep(c.config.sessionTimeout() / 40)
+			}
+			eventuallyHolds(c, b, "q", "a session that ended while it was cut off")
+			checkEnded(c, a, p)
+		})},
+	{name: "after-a-pause-err-returns-the-end-at-once", why: "a process that was paused for longer than its session lives would go on writing until its timers have run",
+		needs: needPause, run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			c.wantAlive(a, "Create")
+			c.pause(a, 2*c.config.sessionTimeout())
+			if err := a.Err(); err == nil {
+				c.fatalf("Err returned nil after a pause of twice the session timeout, expected the session to have ended")
+			}
+			c.awaitSessionEnd(a, "a pause of twice the session timeout")
+			checkEnded(c, a, p)
+			_ = a.Close()
+			eventuallyHolds(c, b, "q", "a session that ended in a pause")
+			c.wantAlive(b, "another session's process was paused")
+		})},
 }
 
 // timeoutOf returns the session timeout that the driver reports, or else the
@@ -234,46 +278,6 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 	}
 }
 
-// endAfterSlowReplies cuts a session off while replies are in flight. Late
-// replies must not prolong the lease by their delay. Slow replies may end a
-// session, which is no failure.
-//
-// Replies to heartbeats are delayed by less than a quarter of the timeout,
-// after which [driver.Lease.Run] gives up. The result is conclusive only if a
-// slow reply has renewed the lease, which is certain once the session has
-// outlived its timeout. If no session did, a shorter delay is tried, which more
-// drivers survive.
-func endAfterSlowReplies(c *check) {
-	timeout := c.config.sessionTimeout()
-	var renewed atomic.Bool
-	slowBeats := func(percent int) {
-		if endAfterSlowBeats(c, percent) {
-			renewed.Store(true)
-		}
-	}
-	lives := false // whether a session survives without replies
-	// These functions mostly wait, so they run concurrently.
-	waits := []func(){
-		func() { endAfterSlowLists(c, timeout/20) },
-		func() { endAfterSlowLists(c, timeout/4) },
-		func() { slowBeats(22) },
-		func() { slowBeats(20) },
-		func() { lives = c.livesWithoutReplies(c.session()) },
-	}
-	c.together(len(waits), func(i int) { waits[i]() })
-	if lives {
-		c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout, "+
-			"or the sessions of Config.New have a longer timeout than Config.SessionTimeout")
-		return
-	}
-	for n := 0; n < 2 && !renewed.Load(); n++ {
-		slowBeats(10)
-	}
-	if !renewed.Load() {
-		c.notChecked("no session outlived its timeout with slow replies to its heartbeats, not even if they took a tenth of the timeout")
-	}
-}
-
 // endAfterSlowLists cuts a session off while replies to List are in flight. The
 // pause before that lets the requests reach the store; a long pause also leaves
 // replies to heartbeats in flight.
@@ -310,36 +314,6 @@ func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	}
 	wantMargin(c, holder, next, p)
 	return true
-}
-
-func endForEver(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	heal := c.cutOff(a)
-	c.awaitSessionEnd(a, "the session was cut off (and no method called)")
-	checkEnded(c, a, p)
-	heal()
-	for range 20 { // late replies must not revive the session
-		checkEnded(c, a, p)
-		time.Sleep(c.config.sessionTimeout() / 40)
-	}
-	eventuallyHolds(c, b, "q", "a session that ended while it was cut off")
-	checkEnded(c, a, p)
-}
-
-func endPaused(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.wantAlive(a, "Create")
-	c.pause(a, 2*c.config.sessionTimeout())
-	if err := a.Err(); err == nil {
-		c.fatalf("Err returned nil after a pause of twice the session timeout, expected the session to have ended")
-	}
-	c.awaitSessionEnd(a, "a pause of twice the session timeout")
-	checkEnded(c, a, p)
-	_ = a.Close()
-	eventuallyHolds(c, b, "q", "a session that ended in a pause")
-	c.wantAlive(b, "another session's process was paused")
 }
 
 // livesWithoutReplies delays replies by twice the session timeout and reports

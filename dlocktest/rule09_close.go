@@ -15,65 +15,199 @@ import (
 const whyLapsed = "after an outage a client would wait for a session timeout behind its own old nodes, which it cannot use any more"
 
 var closeCases = []testCase{
-	{name: "close-removes-the-nodes", why: whyClose, run: closeRemoves},
-	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another process", run: closeSpares},
-	{name: "done-closes-before-the-nodes-go", why: whyEnd, run: closeOrder},
-	{name: "a-second-close-does-nothing", why: "programs close a session twice: with defer, and when they handle an error", run: closeTwice},
-	{name: "concurrent-closes-return-alike", why: "programs close a session twice: with defer, and when they handle an error", run: closeConcurrently},
-	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: closeInFlight},
-	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, idle: true, run: createAfterClose},
-	{name: "close-of-a-session-that-expired-returns", why: "a program whose session has ended could not exit", needs: needDrop, run: closeExpired},
+	{name: "close-removes-the-nodes", why: whyClose, run: solo(func(c *check, b session) {
+		for round := range 5 {
+			a := c.session()
+			for i := range 8 {
+				c.create(a, fmt.Sprintf("q%d", i%3), writer)
+			}
+			c.close(a)
+			for i := range 3 {
+				c.wantNodes(fmt.Sprintf("after Close of the session that had made the nodes (round %d)", round),
+					c.listAfterWrite(b, fmt.Sprintf("q%d", i)))
+			}
+		}
+	})},
+	{name: "close-spares-the-nodes-of-others", why: "one process would unlock the locks of another process",
+		run: pair(func(c *check, a, b session) {
+			c.create(a, "q", writer)
+			p := c.create(b, "q", writer)
+			c.create(a, "q", writer)
+			c.close(a)
+			c.wantNodes("after Close of another session", c.listAfterWrite(b, "q"), p.Node)
+			c.wantAlive(b, "Close of another session")
+		})},
+	{name: "done-closes-before-the-nodes-go", why: whyEnd, run: solo(func(c *check, next session) {
+		for range 10 {
+			holder := c.session()
+			p := c.create(holder, "q", writer)
+			c.expectEnd(holder)
+			c.together(2, func(i int) {
+				if i == 0 {
+					c.close(holder)
+					return
+				}
+				waitGone(c, next, "q", p.Node)
+				if !closed(holder.Done()) {
+					c.fatalf("another session saw the node gone while Done was open, expected Close to close Done before the nodes go")
+				}
+				c.wantEnded("Err", holder.Err())
+			})
+		}
+	})},
+	{name: "a-second-close-does-nothing", why: "programs close a session twice: with defer, and when they handle an error",
+		run: pair(func(c *check, a, b session) {
+			c.create(a, "q", writer)
+			c.close(a)
+			p := c.create(b, "q", writer)
+			for range 3 {
+				if err := a.Close(); err != nil {
+					c.errorf("a second Close returned %q, expected nil as from the first one", err)
+				}
+			}
+			c.wantNodes("after a second Close", c.listAfterWrite(b, "q"), p.Node)
+		})},
+	{name: "concurrent-closes-return-alike", why: "programs close a session twice: with defer, and when they handle an error",
+		run: solo(func(c *check, b session) {
+			for range 5 {
+				a := c.session()
+				c.create(a, "q", writer)
+				c.expectEnd(a)
+				var mu sync.Mutex
+				var results []error
+				c.together(4, func(int) {
+					err := a.Close()
+					c.wantEnded("Err", a.Err())
+					mu.Lock()
+					defer mu.Unlock()
+					results = append(results, err)
+				})
+				for _, err := range results {
+					if !sameError(err, results[0]) {
+						c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
+					}
+				}
+				c.wantNodes("after concurrent calls of Close", c.listAfterWrite(b, "q"))
+			}
+		})},
+	{name: "close-leaves-nothing-of-calls-in-flight", why: whyOrphan, run: solo(func(c *check, b session) {
+		usual := createTime(c, b)
+		c.rounds(8, func(int) {
+			a := c.session()
+			p := c.create(a, "q", writer)
+			c.expectEnd(a)
+			c.together(4, func(i int) {
+				if i == 0 {
+					c.close(a)
+					return
+				}
+				for n := 0; ; n++ {
+					c.exitIfAbandoned()
+					ctx, cancel := soonEnded(c.ctx, n, 2*usual)
+					q, err := tryCreate(ctx, a, "q", writer)
+					cancel()
+					if err == nil {
+						err = a.Delete(c.ctx, "q", q, driver.Released)
+					}
+					if err != nil && a.Err() != nil {
+						c.wantEnded("a call after Close", a.Delete(c.ctx, "q", p, driver.Changed))
+						return
+					}
+				}
+			})
+			c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
+		})
+		time.Sleep(c.config.sessionTimeout() / 20)
+		c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
+	})},
+	{name: "a-create-that-arrives-after-close-leaves-nothing", why: whyOrphan, needs: needHoldRequest, idle: true,
+		run: solo(func(c *check, b session) {
+			for range 3 {
+				a := c.session()
+				c.create(a, "q", writer)
+				arrive := c.holdRequest(a, faults.OpCreate)
+				ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
+				_, err := tryCreate(ctx, a, "q", writer)
+				cancel()
+				createFailed(c, a, ctx, err)
+				closeRetrying(c, a)
+				arrive()
+				c.wantNodes("after a Create arrived whose session had been closed", c.listAfterWrite(b, "q"))
+			}
+		})},
+	{name: "close-of-a-session-that-expired-returns", why: "a program whose session has ended could not exit", needs: needDrop,
+		run: pair(func(c *check, a, b session) {
+			c.create(a, "q", writer)
+			c.expire(a)
+			c.awaitSessionEnd(a, "the store ended the session")
+			eventuallyHolds(c, b, "q", "a session that expired")
+			p := c.create(b, "q", writer)
+			begin := time.Now()
+			_ = a.Close()
+			if took := time.Since(begin); took > closeGrace {
+				c.errorf("Close of a session that had expired took %v, expected a few seconds", took)
+			}
+			c.wantNodes("after Close of a session that had expired", c.listAfterWrite(b, "q"), p.Node)
+		})},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff,
 		run: closeHealed("whose lease had run out", func(c *check, s driver.Session) { c.awaitSessionEnd(s, "the session was cut off") })},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff,
 		run: closeHealed("whose first Close had failed", func(_ *check, s driver.Session) { _ = s.Close() })},
-	{name: "close-cut-off-at-any-time-leaves-nothing", why: whyOrphan, needs: needCutOff, run: closeInterrupted},
-	{name: "close-while-cut-off-returns", why: "a program could not exit while its store cannot be reached", needs: needCutOff, run: closeCutOff},
-}
-
-func closeRemoves(c *check) {
-	b := c.session()
-	for round := range 5 {
-		a := c.session()
-		for i := range 8 {
-			c.create(a, fmt.Sprintf("q%d", i%3), writer)
-		}
-		c.close(a)
-		for i := range 3 {
-			c.wantNodes(fmt.Sprintf("after Close of the session that had made the nodes (round %d)", round),
-				c.listAfterWrite(b, fmt.Sprintf("q%d", i)))
-		}
-	}
-}
-
-func closeSpares(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	p := c.create(b, "q", writer)
-	c.create(a, "q", writer)
-	c.close(a)
-	c.wantNodes("after Close of another session", c.listAfterWrite(b, "q"), p.Node)
-	c.wantAlive(b, "Close of another session")
-}
-
-func closeOrder(c *check) {
-	next := c.session()
-	for range 10 {
-		holder := c.session()
-		p := c.create(holder, "q", writer)
-		c.expectEnd(holder)
-		c.together(2, func(i int) {
-			if i == 0 {
-				c.close(holder)
-				return
+	{name: "close-cut-off-at-any-time-leaves-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
+		// closeInterrupted cuts sessions off while they close. Their nodes must go when
+		// the store ends them, however far Close has come.
+		const queues = 5
+		next := c.session()
+		full := func() driver.Session {
+			s := c.session()
+			for i := range queues {
+				c.create(s, fmt.Sprintf("q%d", i), writer)
 			}
-			waitGone(c, next, "q", p.Node)
-			if !closed(holder.Done()) {
-				c.fatalf("another session saw the node gone while Done was open, expected Close to close Done before the nodes go")
-			}
-			c.wantEnded("Err", holder.Err())
+			return s
+		}
+		first := full()
+		begin := time.Now()
+		c.close(first)
+		usual := time.Since(begin)
+		c.together(6, func(int) {
+			s := full()
+			c.expectEnd(s)
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close() }()
+			time.Sleep(rand.N(usual))
+			c.cutOff(s)
+			<-closed
 		})
-	}
+		for i := range queues {
+			eventuallyHolds(c, next, fmt.Sprintf("q%d", i), "a session that was cut off in Close")
+		}
+	}},
+	{name: "close-while-cut-off-returns", why: "a program could not exit while its store cannot be reached", needs: needCutOff,
+		run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			heal := c.cutOff(a)
+			begin := time.Now()
+			err := a.Close()
+			if took := time.Since(begin); took > closeGrace {
+				c.errorf("Close of a session that was cut off took %v, expected a few seconds", took)
+			}
+			c.wantEnded("Err", a.Err())
+			checkEnded(c, a, p)
+			switch {
+			case err == nil && has(c.listAfterWrite(b, "q"), p.Node):
+				c.errorf("Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
+			case err != nil && !errors.Is(err, driver.ErrUnavailable):
+				c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
+			}
+			switch again := a.Close(); {
+			case again == nil && has(c.listAfterWrite(b, "q"), p.Node):
+				c.errorf("a second Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
+			case again != nil && !errors.Is(again, driver.ErrUnavailable):
+				c.errorf("a second Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", again)
+			}
+			heal()
+			eventuallyHolds(c, b, "q", "a session that was closed while cut off")
+		})},
 }
 
 func sameError(a, b error) bool {
@@ -81,163 +215,6 @@ func sameError(a, b error) bool {
 		return a == nil && b == nil
 	}
 	return a.Error() == b.Error()
-}
-
-func closeTwice(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	c.close(a)
-	p := c.create(b, "q", writer)
-	for range 3 {
-		if err := a.Close(); err != nil {
-			c.errorf("a second Close returned %q, expected nil as from the first one", err)
-		}
-	}
-	c.wantNodes("after a second Close", c.listAfterWrite(b, "q"), p.Node)
-}
-
-func closeConcurrently(c *check) {
-	b := c.session()
-	for range 5 {
-		a := c.session()
-		c.create(a, "q", writer)
-		c.expectEnd(a)
-		var mu sync.Mutex
-		var results []error
-		c.together(4, func(int) {
-			err := a.Close()
-			c.wantEnded("Err", a.Err())
-			mu.Lock()
-			defer mu.Unlock()
-			results = append(results, err)
-		})
-		for _, err := range results {
-			if !sameError(err, results[0]) {
-				c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
-			}
-		}
-		c.wantNodes("after concurrent calls of Close", c.listAfterWrite(b, "q"))
-	}
-}
-
-func closeInFlight(c *check) {
-	b := c.session()
-	usual := createTime(c, b)
-	c.rounds(8, func(int) {
-		a := c.session()
-		p := c.create(a, "q", writer)
-		c.expectEnd(a)
-		c.together(4, func(i int) {
-			if i == 0 {
-				c.close(a)
-				return
-			}
-			for n := 0; ; n++ {
-				c.exitIfAbandoned()
-				ctx, cancel := soonEnded(c.ctx, n, 2*usual)
-				q, err := tryCreate(ctx, a, "q", writer)
-				cancel()
-				if err == nil {
-					err = a.Delete(c.ctx, "q", q, driver.Released)
-				}
-				if err != nil && a.Err() != nil {
-					c.wantEnded("a call after Close", a.Delete(c.ctx, "q", p, driver.Changed))
-					return
-				}
-			}
-		})
-		c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
-	})
-	time.Sleep(c.config.sessionTimeout() / 20)
-	c.wantNodes("a while after Close with calls in flight", c.listAfterWrite(b, "q"))
-}
-
-func createAfterClose(c *check) {
-	b := c.session()
-	for range 3 {
-		a := c.session()
-		c.create(a, "q", writer)
-		arrive := c.holdRequest(a, faults.OpCreate)
-		ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
-		_, err := tryCreate(ctx, a, "q", writer)
-		cancel()
-		createFailed(c, a, ctx, err)
-		closeRetrying(c, a)
-		arrive()
-		c.wantNodes("after a Create arrived whose session had been closed", c.listAfterWrite(b, "q"))
-	}
-}
-
-func closeExpired(c *check) {
-	a, b := c.twoSessions()
-	c.create(a, "q", writer)
-	c.expire(a)
-	c.awaitSessionEnd(a, "the store ended the session")
-	eventuallyHolds(c, b, "q", "a session that expired")
-	p := c.create(b, "q", writer)
-	begin := time.Now()
-	_ = a.Close()
-	if took := time.Since(begin); took > closeGrace {
-		c.errorf("Close of a session that had expired took %v, expected a few seconds", took)
-	}
-	c.wantNodes("after Close of a session that had expired", c.listAfterWrite(b, "q"), p.Node)
-}
-
-func closeCutOff(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	heal := c.cutOff(a)
-	begin := time.Now()
-	err := a.Close()
-	if took := time.Since(begin); took > closeGrace {
-		c.errorf("Close of a session that was cut off took %v, expected a few seconds", took)
-	}
-	c.wantEnded("Err", a.Err())
-	checkEnded(c, a, p)
-	switch {
-	case err == nil && has(c.listAfterWrite(b, "q"), p.Node):
-		c.errorf("Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
-	case err != nil && !errors.Is(err, driver.ErrUnavailable):
-		c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
-	}
-	switch again := a.Close(); {
-	case again == nil && has(c.listAfterWrite(b, "q"), p.Node):
-		c.errorf("a second Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
-	case again != nil && !errors.Is(again, driver.ErrUnavailable):
-		c.errorf("a second Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", again)
-	}
-	heal()
-	eventuallyHolds(c, b, "q", "a session that was closed while cut off")
-}
-
-// closeInterrupted cuts sessions off while they close. Their nodes must go when
-// the store ends them, however far Close has come.
-func closeInterrupted(c *check) {
-	const queues = 5
-	next := c.session()
-	full := func() driver.Session {
-		s := c.session()
-		for i := range queues {
-			c.create(s, fmt.Sprintf("q%d", i), writer)
-		}
-		return s
-	}
-	first := full()
-	begin := time.Now()
-	c.close(first)
-	usual := time.Since(begin)
-	c.together(6, func(int) {
-		s := full()
-		c.expectEnd(s)
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close() }()
-		time.Sleep(rand.N(usual))
-		c.cutOff(s)
-		<-closed
-	})
-	for i := range queues {
-		eventuallyHolds(c, next, fmt.Sprintf("q%d", i), "a session that was cut off in Close")
-	}
 }
 
 // closeHealed returns a case that closes a session which has been cut off. Before

@@ -19,48 +19,147 @@ const (
 )
 
 var methodCases = []testCase{
-	{name: "one-session-serves-many-goroutines", why: "a client shares one session among all its locks", run: manyGoroutines},
-	{name: "a-closed-session-says-so", why: whyMark, run: closedSays},
-	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: marks},
-	{name: "a-call-whose-ctx-had-ended-returns", why: whyCtx, run: endedCtx},
-	{name: "a-connect-whose-ctx-had-ended-returns", why: whyCtx, run: connectEndedCtx},
-	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns in which the session began",
-		run: connectCtx},
-	{name: "an-ability-is-there-always-or-never", why: "tools would show a part of the queue, or find some of its locks",
-		run: abilitiesAreStable},
-	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: promptWhileCutOff},
-	{name: "a-call-while-cut-off-fails-as-unavailable", why: whyMark, needs: needCutOff, run: marksWhileCutOff},
-}
-
-func manyGoroutines(c *check) {
-	s := c.session()
-	c.together(8, func(i int) {
-		queue := fmt.Sprintf("q%d", i%3)
-		for range 20 {
-			p := c.create(s, queue, fmt.Sprintf("h%d-W-", i))
-			w := c.watch(s, queue, p)
-			c.watchQueue(s, queue).Stop()
-			if nodes := c.list(s, queue); !has(nodes, p.Node) {
-				c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
-			}
-			c.retry("Read", func() error {
-				if _, err := driver.Inspect(s).Read(c.ctx, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
-					return err
+	{name: "one-session-serves-many-goroutines", why: "a client shares one session among all its locks",
+		run: solo(func(c *check, s session) {
+			c.together(8, func(i int) {
+				queue := fmt.Sprintf("q%d", i%3)
+				for range 20 {
+					p := c.create(s, queue, fmt.Sprintf("h%d-W-", i))
+					w := c.watch(s, queue, p)
+					c.watchQueue(s, queue).Stop()
+					if nodes := c.list(s, queue); !has(nodes, p.Node) {
+						c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
+					}
+					c.retry("Read", func() error {
+						if _, err := driver.Inspect(s).Read(c.ctx, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
+							return err
+						}
+						return nil
+					})
+					c.delete(s, queue, p)
+					c.wantUnreleasedEnd(w, "Delete of the node")
+					c.wantAlive(s, "calls from many goroutines")
 				}
-				return nil
 			})
-			c.delete(s, queue, p)
-			c.wantUnreleasedEnd(w, "Delete of the node")
-			c.wantAlive(s, "calls from many goroutines")
+		})},
+	{name: "a-closed-session-says-so", why: whyMark, run: solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		c.close(s)
+		checkEnded(c, s, p)
+	})},
+	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: marks},
+	{name: "a-call-whose-ctx-had-ended-returns", why: whyCtx, run: solo(func(c *check, s session) {
+		// endedCtx calls every method with a ctx that has ended. The calls must return,
+		// and may succeed if they need not wait.
+		p := c.create(s, "q", writer)
+		ctx, cancel := context.WithCancel(c.ctx)
+		cancel()
+		for name, call := range calls(ctx, s, p) {
+			c.wantGivenUp(name, s, ctx, call())
 		}
-	})
-}
-
-func closedSays(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.close(s)
-	checkEnded(c, s, p)
+		c.wantAlive(s, "calls whose ctx had ended")
+		c.create(s, "q", writer)
+	})},
+	{name: "a-connect-whose-ctx-had-ended-returns", why: whyCtx, run: func(c *check) {
+		ctx, cancel := context.WithCancel(c.ctx)
+		cancel()
+		for range 3 {
+			s, err := c.connector().Connect(ctx)
+			switch {
+			case err == nil:
+				c.close(s)
+			case !errors.Is(err, ctx.Err()) && !errors.Is(err, driver.ErrUnavailable):
+				c.errorf("Connect whose ctx had ended returned %q, expected the error of its ctx or ErrUnavailable", err)
+			}
+		}
+		c.create(c.session(), "q", writer)
+	}},
+	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns in which the session began",
+		run: func(c *check) {
+			ctx, cancel := context.WithCancel(c.ctx)
+			var s driver.Session
+			c.retry("Connect", func() (err error) {
+				s, err = c.connector().Connect(ctx)
+				return err
+			})
+			c.closeLater(s)
+			p := c.create(s, "q", writer)
+			cancel()
+			// Give the session time to end if it wrongly depends on the ctx.
+			select {
+			case <-s.Done():
+				c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
+			case <-time.After(c.config.sessionTimeout() / 8):
+			}
+			c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
+			c.delete(s, "q", p)
+			c.wantAlive(s, "the end of the ctx of Connect")
+		}},
+	{name: "an-ability-is-there-always-or-never", why: "tools would show a part of the queue, or find some of its locks",
+		run: pair(func(c *check, a, b session) {
+			// abilitiesAreStable repeats calls of optional methods, some with invalid
+			// arguments. A method must be supported always or never, and must change
+			// nothing if unsupported.
+			for _, s := range []driver.Session{a, b} {
+				p := c.create(s, "q", writer)
+				gone := c.create(s, "q", writer)
+				c.delete(s, "q", gone)
+				for name, ask := range map[string]func() error{
+					"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
+					"Read of a node that is gone":     func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", gone.Name); return err },
+					"Walk":                            func() error { _, err := driver.Inspect(s).Walk(c.ctx, ""); return err },
+					"Walk of a missing queue":         func() error { _, err := driver.Inspect(s).Walk(c.ctx, "never/was"); return err },
+					"SetValue":                        func() error { return driver.Inspect(s).SetValue(c.ctx, "q", p, nil) },
+					"SetValue of a node that is gone": func() error { return driver.Inspect(s).SetValue(c.ctx, "q", gone, nil) },
+					"SetValue as told by Value":       func() error { _, _, err := driver.Inspect(s).Value(c.ctx, "q"); return err },
+					"Remove":                          func() error { return driver.Inspect(s).Remove(c.ctx, "q", gone) },
+					"Remove in a missing queue":       func() error { return driver.Inspect(s).Remove(c.ctx, "never/was", p) },
+				} {
+					method, _, _ := strings.Cut(name, " ")
+					can := c.can&needNamed(method) != 0
+					for range 4 {
+						if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
+							c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",
+								name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
+						}
+					}
+				}
+				c.wantNodes("after calls of optional methods", c.listAfterWrite(s, "q"), p.Node)
+				c.delete(s, "q", p)
+			}
+		})},
+	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: func(c *check) {
+		// promptWhileCutOff checks that calls return soon after their ctx ends, even if
+		// the session is cut off. The ctx ends after a tenth of the session timeout; a
+		// call that ignores it returns only when the session ends.
+		timeout := c.config.sessionTimeout()
+		late := inEveryTry(func() map[string]bool {
+			s := c.session()
+			p := c.create(s, "q", writer)
+			c.cutOff(s)
+			ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
+			defer cancel()
+			// A List that is blocked until the session ends must not block other
+			// calls.
+			go func() { _, _ = s.List(c.ctx, "q") }()
+			return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
+		})
+		for name := range late {
+			c.errorf("%s while cut off had not returned %v after its ctx had ended, in every try: expected it to return when its ctx ends",
+				name, timeout*4/10)
+		}
+	}},
+	{name: "a-call-while-cut-off-fails-as-unavailable", why: whyMark, needs: needCutOff,
+		run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			pending := calls(c.ctx, s, p)
+			names := slices.Collect(maps.Keys(pending))
+			c.cutOff(s)
+			c.together(len(names), func(i int) {
+				c.mayFail(names[i]+" while cut off", s, c.ctx, pending[names[i]]())
+			})
+			c.awaitSessionEnd(s, "the session was cut off")
+		})},
 }
 
 func marks(c *check) {
@@ -74,122 +173,4 @@ func marks(c *check) {
 	c.wantName("Create with a bad prefix", err)
 	_, err = s.List(c.ctx, "a//b")
 	c.wantName("List of a bad queue", err)
-}
-
-// endedCtx calls every method with a ctx that has ended. The calls must return,
-// and may succeed if they need not wait.
-func endedCtx(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	ctx, cancel := context.WithCancel(c.ctx)
-	cancel()
-	for name, call := range calls(ctx, s, p) {
-		c.wantGivenUp(name, s, ctx, call())
-	}
-	c.wantAlive(s, "calls whose ctx had ended")
-	c.create(s, "q", writer)
-}
-
-func connectEndedCtx(c *check) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	cancel()
-	for range 3 {
-		s, err := c.connector().Connect(ctx)
-		switch {
-		case err == nil:
-			c.close(s)
-		case !errors.Is(err, ctx.Err()) && !errors.Is(err, driver.ErrUnavailable):
-			c.errorf("Connect whose ctx had ended returned %q, expected the error of its ctx or ErrUnavailable", err)
-		}
-	}
-	c.create(c.session(), "q", writer)
-}
-
-func connectCtx(c *check) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	var s driver.Session
-	c.retry("Connect", func() (err error) {
-		s, err = c.connector().Connect(ctx)
-		return err
-	})
-	c.closeLater(s)
-	p := c.create(s, "q", writer)
-	cancel()
-	// Give the session time to end if it wrongly depends on the ctx.
-	select {
-	case <-s.Done():
-		c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
-	case <-time.After(c.config.sessionTimeout() / 8):
-	}
-	c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
-	c.delete(s, "q", p)
-	c.wantAlive(s, "the end of the ctx of Connect")
-}
-
-// abilitiesAreStable repeats calls of optional methods, some with invalid
-// arguments. A method must be supported always or never, and must change
-// nothing if unsupported.
-func abilitiesAreStable(c *check) {
-	a, b := c.twoSessions()
-	for _, s := range []driver.Session{a, b} {
-		p := c.create(s, "q", writer)
-		gone := c.create(s, "q", writer)
-		c.delete(s, "q", gone)
-		for name, ask := range map[string]func() error{
-			"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
-			"Read of a node that is gone":     func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", gone.Name); return err },
-			"Walk":                            func() error { _, err := driver.Inspect(s).Walk(c.ctx, ""); return err },
-			"Walk of a missing queue":         func() error { _, err := driver.Inspect(s).Walk(c.ctx, "never/was"); return err },
-			"SetValue":                        func() error { return driver.Inspect(s).SetValue(c.ctx, "q", p, nil) },
-			"SetValue of a node that is gone": func() error { return driver.Inspect(s).SetValue(c.ctx, "q", gone, nil) },
-			"SetValue as told by Value":       func() error { _, _, err := driver.Inspect(s).Value(c.ctx, "q"); return err },
-			"Remove":                          func() error { return driver.Inspect(s).Remove(c.ctx, "q", gone) },
-			"Remove in a missing queue":       func() error { return driver.Inspect(s).Remove(c.ctx, "never/was", p) },
-		} {
-			method, _, _ := strings.Cut(name, " ")
-			can := c.can&needNamed(method) != 0
-			for range 4 {
-				if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
-					c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",
-						name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
-				}
-			}
-		}
-		c.wantNodes("after calls of optional methods", c.listAfterWrite(s, "q"), p.Node)
-		c.delete(s, "q", p)
-	}
-}
-
-// promptWhileCutOff checks that calls return soon after their ctx ends, even if
-// the session is cut off. The ctx ends after a tenth of the session timeout; a
-// call that ignores it returns only when the session ends.
-func promptWhileCutOff(c *check) {
-	timeout := c.config.sessionTimeout()
-	late := inEveryTry(func() map[string]bool {
-		s := c.session()
-		p := c.create(s, "q", writer)
-		c.cutOff(s)
-		ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
-		defer cancel()
-		// A List that is blocked until the session ends must not block other
-		// calls.
-		go func() { _, _ = s.List(c.ctx, "q") }()
-		return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
-	})
-	for name := range late {
-		c.errorf("%s while cut off had not returned %v after its ctx had ended, in every try: expected it to return when its ctx ends",
-			name, timeout*4/10)
-	}
-}
-
-func marksWhileCutOff(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	pending := calls(c.ctx, s, p)
-	names := slices.Collect(maps.Keys(pending))
-	c.cutOff(s)
-	c.together(len(names), func(i int) {
-		c.mayFail(names[i]+" while cut off", s, c.ctx, pending[names[i]]())
-	})
-	c.awaitSessionEnd(s, "the session was cut off")
 }

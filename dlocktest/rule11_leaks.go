@@ -15,14 +15,127 @@ import (
 const whyLeak = "a program that runs for months would fill its memory with what its sessions leave"
 
 var leakCases = []testCase{
-	{name: "close-leaves-no-goroutine", why: whyLeak, run: closeLeaksNothing},
-	{name: "close-leaves-no-connection", why: whyLeak, run: closeLeaksNoFile},
-	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: closeCutOffLeaksNothing},
+	{name: "close-leaves-no-goroutine", why: whyLeak, run: func(c *check) {
+		c.close(c.session())
+		c.leaks("Connect, use and Close", 8, 8, func() {
+			s := c.session()
+			makeNodesAndWatches(c, s)
+			c.close(s)
+		})
+	}},
+	{name: "close-leaves-no-connection", why: whyLeak, run: func(c *check) {
+		const n = 8
+		visit := func() {
+			s := c.session()
+			makeNodesAndWatches(c, s)
+			c.close(s)
+		}
+		visit()
+		before, known := openFiles()
+		if !known {
+			c.logf("this system does not show how many connections are open")
+			return
+		}
+		for range n {
+			visit()
+		}
+		var left int
+		defer func() {
+			if left >= n {
+				c.errorf("after %d times Connect, use and Close, %d files and connections were open that were not open before, be it by the driver or by a proxy of the test", n, left)
+			}
+		}()
+		c.eventually(func() bool {
+			after, _ := openFiles()
+			left = added(before, after)
+			return left < n
+		}, "no connection stays open after Connect, use and Close")
+	}},
+	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: func(c *check) {
+		// closeCutOffLeaksNothing checks that closing a session leaks nothing even if
+		// it is cut off. It closes several concurrently, because each Close may take a
+		// session timeout.
+		const n = 4
+		visit := func(cut bool) {
+			sessions := make([]driver.Session, n)
+			heals := make([]func(), n)
+			for i := range sessions {
+				sessions[i], heals[i] = c.session(), func() {}
+			}
+			for i, s := range sessions {
+				makeNodesAndWatches(c, s)
+				c.expectEnd(s)
+				if cut {
+					heals[i] = c.cutOff(s)
+				}
+			}
+			c.together(n, func(i int) { _ = sessions[i].Close() })
+			for _, heal := range heals {
+				heal()
+			}
+		}
+		visit(false)
+		c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
+	}},
 	{name: "calls-in-flight-end-with-close", why: "a call that goes on may send its request after Close, when the session has ended and the program may have closed the store",
-		needs: needCutOff, run: callsEndWithClose},
-	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: connectLeaksNothing},
-	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: watchLeaksNothing},
-	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: callLeaksNothing},
+		needs: needCutOff, run: func(c *check) {
+			timeout := c.config.sessionTimeout()
+			late := inEveryTry(func() map[string]bool {
+				s := c.session()
+				p := c.create(s, "q", writer)
+				c.cutOff(s)
+				return lateCalls(c, c.ctx, s, p, timeout/4, func() {
+					time.Sleep(timeout / 20) // give the calls time to be sent
+					_ = s.Close()
+				})
+			})
+			for name := range late {
+				c.errorf("%s, in flight when Close was called while cut off, had not returned %v after Close, in every try: expected Close to end it and to wait for it",
+					name, timeout/4)
+			}
+		}},
+	{name: "a-connect-given-up-leaves-no-goroutine", why: whyLeak, run: func(c *check) {
+		begin := time.Now()
+		c.close(c.session())
+		usual := time.Since(begin)
+		c.leaks("a Connect that was given up", 12, 12, func() {
+			ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
+			defer cancel()
+			if s, err := c.connector().Connect(ctx); err == nil {
+				c.closeLater(s)
+				c.close(s)
+			}
+		})
+	}},
+	{name: "a-watch-that-is-stopped-leaves-no-goroutine", why: whyLeak, run: solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		c.leaks("a watch that was stopped", 50, 50, func() {
+			q := c.join(s, "q", writer, last)
+			for _, w := range []driver.Watch{
+				c.watch(s, "q", p), c.watch(s, "q", q.Place, p.Node), c.watchQueue(s, "q"), c.watchQueue(s, "missing"), q.Watch,
+			} {
+				w.Stop()
+			}
+			c.delete(s, "q", q.Place)
+		})
+		c.wantAlive(s, "watches that were stopped")
+	})},
+	{name: "a-call-given-up-leaves-no-goroutine", why: whyLeak, run: solo(func(c *check, s session) {
+		usual := createTime(c, s)
+		ended, end := context.WithCancel(c.ctx)
+		end()
+		c.leaks("a call that was given up", 50, 50, func() {
+			_, _ = tryCreate(ended, s, "q", writer)
+			_, _ = s.List(ended, "q")
+			ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
+			defer cancel()
+			if p, err := tryCreate(ctx, s, "q", fmt.Sprintf("h%d-W-", rand.N(10))); err == nil {
+				_ = s.Delete(ctx, "q", p, driver.Changed)
+			}
+			_, _ = s.List(ctx, "q")
+		})
+		c.wantAlive(s, "calls whose ctx ended")
+	})},
 	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: overload},
 }
 
@@ -100,44 +213,6 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 	c.watchQueue(s, "missing")
 }
 
-func closeLeaksNothing(c *check) {
-	c.close(c.session())
-	c.leaks("Connect, use and Close", 8, 8, func() {
-		s := c.session()
-		makeNodesAndWatches(c, s)
-		c.close(s)
-	})
-}
-
-func closeLeaksNoFile(c *check) {
-	const n = 8
-	visit := func() {
-		s := c.session()
-		makeNodesAndWatches(c, s)
-		c.close(s)
-	}
-	visit()
-	before, known := openFiles()
-	if !known {
-		c.logf("this system does not show how many connections are open")
-		return
-	}
-	for range n {
-		visit()
-	}
-	var left int
-	defer func() {
-		if left >= n {
-			c.errorf("after %d times Connect, use and Close, %d files and connections were open that were not open before, be it by the driver or by a proxy of the test", n, left)
-		}
-	}()
-	c.eventually(func() bool {
-		after, _ := openFiles()
-		left = added(before, after)
-		return left < n
-	}, "no connection stays open after Connect, use and Close")
-}
-
 // openFiles counts the open file descriptors of the process by what they refer
 // to, which is unique to each connection. A connection of an earlier case that
 // closes meanwhile thus cannot hide a leak.
@@ -157,97 +232,6 @@ func added(before, after map[string]int) (n int) {
 		n += max(0, count-before[target])
 	}
 	return n
-}
-
-// closeCutOffLeaksNothing checks that closing a session leaks nothing even if
-// it is cut off. It closes several concurrently, because each Close may take a
-// session timeout.
-func closeCutOffLeaksNothing(c *check) {
-	const n = 4
-	visit := func(cut bool) {
-		sessions := make([]driver.Session, n)
-		heals := make([]func(), n)
-		for i := range sessions {
-			sessions[i], heals[i] = c.session(), func() {}
-		}
-		for i, s := range sessions {
-			makeNodesAndWatches(c, s)
-			c.expectEnd(s)
-			if cut {
-				heals[i] = c.cutOff(s)
-			}
-		}
-		c.together(n, func(i int) { _ = sessions[i].Close() })
-		for _, heal := range heals {
-			heal()
-		}
-	}
-	visit(false)
-	c.leaks("Connect, use, and Close while cut off", n, 1, func() { visit(true) })
-}
-
-func callsEndWithClose(c *check) {
-	timeout := c.config.sessionTimeout()
-	late := inEveryTry(func() map[string]bool {
-		s := c.session()
-		p := c.create(s, "q", writer)
-		c.cutOff(s)
-		return lateCalls(c, c.ctx, s, p, timeout/4, func() {
-			time.Sleep(timeout / 20) // give the calls time to be sent
-			_ = s.Close()
-		})
-	})
-	for name := range late {
-		c.errorf("%s, in flight when Close was called while cut off, had not returned %v after Close, in every try: expected Close to end it and to wait for it",
-			name, timeout/4)
-	}
-}
-
-func connectLeaksNothing(c *check) {
-	begin := time.Now()
-	c.close(c.session())
-	usual := time.Since(begin)
-	c.leaks("a Connect that was given up", 12, 12, func() {
-		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
-		defer cancel()
-		if s, err := c.connector().Connect(ctx); err == nil {
-			c.closeLater(s)
-			c.close(s)
-		}
-	})
-}
-
-func watchLeaksNothing(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.leaks("a watch that was stopped", 50, 50, func() {
-		q := c.join(s, "q", writer, last)
-		for _, w := range []driver.Watch{
-			c.watch(s, "q", p), c.watch(s, "q", q.Place, p.Node), c.watchQueue(s, "q"), c.watchQueue(s, "missing"), q.Watch,
-		} {
-			w.Stop()
-		}
-		c.delete(s, "q", q.Place)
-	})
-	c.wantAlive(s, "watches that were stopped")
-}
-
-func callLeaksNothing(c *check) {
-	s := c.session()
-	usual := createTime(c, s)
-	ended, end := context.WithCancel(c.ctx)
-	end()
-	c.leaks("a call that was given up", 50, 50, func() {
-		_, _ = tryCreate(ended, s, "q", writer)
-		_, _ = s.List(ended, "q")
-		ctx, cancel := context.WithTimeout(c.ctx, rand.N(usual+1))
-		defer cancel()
-		if p, err := tryCreate(ctx, s, "q", fmt.Sprintf("h%d-W-", rand.N(10))); err == nil {
-			_ = s.Delete(ctx, "q", p, driver.Changed)
-		}
-		_, _ = s.List(ctx, "q")
-	})
-	c.wantAlive(s, "calls whose ctx ended")
 }
 
 // overload lets many calls with short deadlines compete for one lock, several

@@ -10,22 +10,153 @@ import (
 )
 
 var replaceCases = []testCase{
-	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, run: replaceKeeps},
-	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders", run: replaceAtomic},
-	{name: "replace-can-be-repeated-after-success", why: whyReplace, run: replaceTwice},
-	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, run: deleteEveryPlace},
-	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, run: replaceGone},
-	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needRemoveNode, run: replaceRemoved},
-	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue, run: replaceSparesNamesake},
-	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue", run: replaceBadPrefix},
-	{name: "a-replaced-node-goes-with-its-session", why: whyClose, run: replacedGoesWithSession},
+	{name: "replace-changes-the-prefix-and-keeps-the-rest", why: whyReplace, run: pair(func(c *check, a, b session) {
+		first, p, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
+		for _, prefix := range []string{shared, "a-longer-prefix-R-", writer, shared} {
+			now := c.replace(a, "q", p, prefix)
+			checkReplaced(c, p, now, prefix)
+			c.wantNodes("the node's own session, after Replace", c.list(a, "q"), first.Node, now.Node, third.Node)
+			c.wantNodes("another session, after Replace", c.listAfterWrite(b, "q"), first.Node, now.Node, third.Node)
+			p = now
+		}
+		fourth := c.create(a, "q", writer)
+		if fourth.Token <= third.Token {
+			c.errorf("Create returned token %d after token %d, expected a higher one (rule 3)", fourth.Token, third.Token)
+		}
+		c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
+	})},
+	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders",
+		run: solo(func(c *check, a session) {
+			observers := []driver.Session{a, c.session(), c.session()}
+			p := c.create(a, "q", writer)
+			behind := c.create(a, "q", writer)
+			for _, s := range observers {
+				c.listAfterWrite(s, "q")
+			}
+			var replacing atomic.Bool
+			replacing.Store(true)
+			c.together(len(observers)+1, func(i int) {
+				if i == len(observers) {
+					defer replacing.Store(false)
+					now := p
+					c.rounds(120, func(n int) { now = c.replace(a, "q", now, []string{shared, writer}[n%2]) })
+					return
+				}
+				for replacing.Load() {
+					nodes := c.list(observers[i], "q")
+					if len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
+						c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
+							nodes, p.Seq, behind.Node)
+					}
+					pauseBriefly()
+				}
+			})
+		})},
+	{name: "replace-can-be-repeated-after-success", why: whyReplace, run: solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		now := c.replace(s, "q", p, shared)
+		for range 3 {
+			again := c.replace(s, "q", p, shared)
+			checkReplaced(c, p, again, shared)
+		}
+		c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
+	})},
+	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, run: pair(func(c *check, a, b session) {
+		// deleteEveryPlace checks that a replaced node can be deleted by any place it
+		// had. It replaces some nodes twice, because a driver may remember only one old
+		// name.
+		stays := c.create(b, "q", writer)
+		for _, prefixes := range [][]string{{shared}, {shared, "web1-X-"}} {
+			for chosen := range len(prefixes) + 1 {
+				places := []driver.Place{c.create(a, "q", writer)}
+				for _, prefix := range prefixes {
+					places = append(places, c.replace(a, "q", places[len(places)-1], prefix))
+				}
+				c.delete(a, "q", places[chosen])
+				what := fmt.Sprintf("after Delete with %s, one of the names %v that the node has had", places[chosen].Name, nodesOf(places))
+				c.wantNodes(what, c.listAfterWrite(b, "q"), stays.Node)
+				for _, p := range places {
+					c.wantDeleted("Delete with the place "+p.Name, a.Delete(c.ctx, "q", p, driver.Changed))
+				}
+				c.wantNodes("after Delete was repeated with every place of the node", c.listAfterWrite(b, "q"), stays.Node)
+			}
+		}
+	})},
+	{name: "replace-of-a-node-that-is-gone-says-so", why: whyGone, run: solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		c.delete(s, "q", p)
+		c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
+		p = c.create(s, "q", writer)
+		now := c.replace(s, "q", p, shared)
+		c.delete(s, "q", now)
+		c.wantGone("a repeated Replace", replaceErr(c, s, "q", p, shared))
+		c.wantNodes("after Replace of nodes that are gone", c.list(s, "q"))
+	})},
+	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needRemoveNode,
+		run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			c.removeNode("q", p.Name)
+			c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
+			c.wantNodes("after Replace of a node that an operator had removed", c.list(s, "q"))
+		})},
+	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue,
+		run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			w := c.watch(a, "q", p)
+			c.removeQueue("q")
+			c.wantUnreleasedEnd(w, "removal of the queue")
+			c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
+			stay := createNamesakes(c, a, b, "q", p.Node)
+			c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
+			c.wantNodes("after Replace of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
+		})},
+	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue",
+		run: solo(func(c *check, s session) {
+			p := c.create(s, "q", writer)
+			for _, prefix := range []string{"", "-", "web1", "a/b-", "../q2-", "a\n-"} {
+				c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
+			}
+			c.wantNodes("after Replace with bad prefixes", c.list(s, "q"), p.Node)
+		})},
+	{name: "a-replaced-node-goes-with-its-session", why: whyClose, run: pair(func(c *check, a, b session) {
+		c.replace(a, "q", c.create(a, "q", writer), shared)
+		c.close(a)
+		c.wantNodes("after Close of the session of a replaced node", c.listAfterWrite(b, "q"))
+	})},
 	{name: "a-replaced-node-keeps-token-and-data", why: "the holder would pass on a fencing token that its node does not have",
-		needs: needRead, run: replaceKeepsInfo},
+		needs: needRead, run: pair(func(c *check, a, b session) {
+			p, text := c.createWithData(a, "q", writer)
+			before := c.read(b, "q", p.Name)
+			now := c.replace(a, "q", p, shared)
+			c.listAfterWrite(b, "q")
+			after := c.read(b, "q", now.Name)
+			if after.Token != p.Token || string(after.Data) != text || after.Owner != before.Owner {
+				c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
+					after.Token, after.Data, after.Owner, p.Token, text, before.Owner)
+			}
+			_, err := driver.Inspect(b).Read(c.ctx, "q", p.Name)
+			c.wantGone("Read of the old name", err)
+		})},
 	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needLoseRequest,
 		run: func(c *check) { replaceLosesReply(c, false) }},
 	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needLoseReply,
 		run: func(c *check) { replaceLosesReply(c, true) }},
-	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needLosses, run: deleteAfterLostReplace},
+	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needLosses,
+		run: pair(func(c *check, a, b session) {
+			stays := c.create(b, "q", writer)
+			for i := range 4 {
+				p := c.create(a, "q", writer)
+				now := p
+				now.Name = driver.FormatName(shared, p.Seq)
+				c.lose(a, faults.OpReplace, i%2 == 0)
+				inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
+				repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
+				eventuallyHolds(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
+				if c.endedWithConnection(a) {
+					return
+				}
+			}
+		})},
 }
 
 func checkReplaced(c *check, was, now driver.Place, prefix string) {
@@ -35,151 +166,9 @@ func checkReplaced(c *check, was, now driver.Place, prefix string) {
 	}
 }
 
-func replaceKeeps(c *check) {
-	a, b := c.twoSessions()
-	first, p, third := c.create(b, "q", reader), c.create(a, "q", writer), c.create(b, "q", writer)
-	for _, prefix := range []string{shared, "a-longer-prefix-R-", writer, shared} {
-		now := c.replace(a, "q", p, prefix)
-		checkReplaced(c, p, now, prefix)
-		c.wantNodes("the node's own session, after Replace", c.list(a, "q"), first.Node, now.Node, third.Node)
-		c.wantNodes("another session, after Replace", c.listAfterWrite(b, "q"), first.Node, now.Node, third.Node)
-		p = now
-	}
-	fourth := c.create(a, "q", writer)
-	if fourth.Token <= third.Token {
-		c.errorf("Create returned token %d after token %d, expected a higher one (rule 3)", fourth.Token, third.Token)
-	}
-	c.wantNodes("after Replace of the second node and a Create", c.listAfterWrite(b, "q"), first.Node, p.Node, third.Node, fourth.Node)
-}
-
-func replaceAtomic(c *check) {
-	a := c.session()
-	observers := []driver.Session{a, c.session(), c.session()}
-	p := c.create(a, "q", writer)
-	behind := c.create(a, "q", writer)
-	for _, s := range observers {
-		c.listAfterWrite(s, "q")
-	}
-	var replacing atomic.Bool
-	replacing.Store(true)
-	c.together(len(observers)+1, func(i int) {
-		if i == len(observers) {
-			defer replacing.Store(false)
-			now := p
-			c.rounds(120, func(n int) { now = c.replace(a, "q", now, []string{shared, writer}[n%2]) })
-			return
-		}
-		for replacing.Load() {
-			nodes := c.list(observers[i], "q")
-			if len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
-				c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
-					nodes, p.Seq, behind.Node)
-			}
-			pauseBriefly()
-		}
-	})
-}
-
-func replaceTwice(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	now := c.replace(s, "q", p, shared)
-	for range 3 {
-		again := c.replace(s, "q", p, shared)
-		checkReplaced(c, p, again, shared)
-	}
-	c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
-}
-
-// deleteEveryPlace checks that a replaced node can be deleted by any place it
-// had. It replaces some nodes twice, because a driver may remember only one old
-// name.
-func deleteEveryPlace(c *check) {
-	a, b := c.twoSessions()
-	stays := c.create(b, "q", writer)
-	for _, prefixes := range [][]string{{shared}, {shared, "web1-X-"}} {
-		for chosen := range len(prefixes) + 1 {
-			places := []driver.Place{c.create(a, "q", writer)}
-			for _, prefix := range prefixes {
-				places = append(places, c.replace(a, "q", places[len(places)-1], prefix))
-			}
-			c.delete(a, "q", places[chosen])
-			what := fmt.Sprintf("after Delete with %s, one of the names %v that the node has had", places[chosen].Name, nodesOf(places))
-			c.wantNodes(what, c.listAfterWrite(b, "q"), stays.Node)
-			for _, p := range places {
-				c.wantDeleted("Delete with the place "+p.Name, a.Delete(c.ctx, "q", p, driver.Changed))
-			}
-			c.wantNodes("after Delete was repeated with every place of the node", c.listAfterWrite(b, "q"), stays.Node)
-		}
-	}
-}
-
 func replaceErr(c *check, s driver.Session, queue string, p driver.Place, prefix string) error {
 	_, err := s.Replace(c.ctx, queue, p, prefix)
 	return err
-}
-
-func replaceGone(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.delete(s, "q", p)
-	c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
-	p = c.create(s, "q", writer)
-	now := c.replace(s, "q", p, shared)
-	c.delete(s, "q", now)
-	c.wantGone("a repeated Replace", replaceErr(c, s, "q", p, shared))
-	c.wantNodes("after Replace of nodes that are gone", c.list(s, "q"))
-}
-
-func replaceRemoved(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.removeNode("q", p.Name)
-	c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
-	c.wantNodes("after Replace of a node that an operator had removed", c.list(s, "q"))
-}
-
-func replaceSparesNamesake(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	w := c.watch(a, "q", p)
-	c.removeQueue("q")
-	c.wantUnreleasedEnd(w, "removal of the queue")
-	c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
-	stay := createNamesakes(c, a, b, "q", p.Node)
-	c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
-	c.wantNodes("after Replace of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
-}
-
-func replaceBadPrefix(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	for _, prefix := range []string{"", "-", "web1", "a/b-", "../q2-", "a\n-"} {
-		c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
-	}
-	c.wantNodes("after Replace with bad prefixes", c.list(s, "q"), p.Node)
-}
-
-func replacedGoesWithSession(c *check) {
-	a, b := c.twoSessions()
-	c.replace(a, "q", c.create(a, "q", writer), shared)
-	c.close(a)
-	c.wantNodes("after Close of the session of a replaced node", c.listAfterWrite(b, "q"))
-}
-
-func replaceKeepsInfo(c *check) {
-	a, b := c.twoSessions()
-	p, text := c.createWithData(a, "q", writer)
-	before := c.read(b, "q", p.Name)
-	now := c.replace(a, "q", p, shared)
-	c.listAfterWrite(b, "q")
-	after := c.read(b, "q", now.Name)
-	if after.Token != p.Token || string(after.Data) != text || after.Owner != before.Owner {
-		c.errorf("after Replace Read returned token %d, data %q, owner %q, expected %d, %q, %q as before",
-			after.Token, after.Data, after.Owner, p.Token, text, before.Owner)
-	}
-	_, err := driver.Inspect(b).Read(c.ctx, "q", p.Name)
-	c.wantGone("Read of the old name", err)
 }
 
 func inDoubtReplace(c *check, s driver.Session, err error) {
@@ -207,21 +196,4 @@ func replaceLosesReply(c *check, committed bool) {
 	}
 	checkReplaced(c, p, now, shared)
 	c.wantNodes("after Replace was repeated", c.listAfterWrite(b, "q"), now.Node, behind.Node)
-}
-
-func deleteAfterLostReplace(c *check) {
-	a, b := c.twoSessions()
-	stays := c.create(b, "q", writer)
-	for i := range 4 {
-		p := c.create(a, "q", writer)
-		now := p
-		now.Name = driver.FormatName(shared, p.Seq)
-		c.lose(a, faults.OpReplace, i%2 == 0)
-		inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
-		repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
-		eventuallyHolds(c, b, "q", "a Delete that followed a Replace whose reply was lost", stays.Node)
-		if c.endedWithConnection(a) {
-			return
-		}
-	}
 }

@@ -14,28 +14,175 @@ const (
 )
 
 var releasedCases = []testCase{
-	{name: "a-release-wakes-the-watches", why: whyWatch, run: releaseWakes},
+	{name: "a-release-wakes-the-watches", why: whyWatch, run: waiters(func(c *check, a, b session) {
+		// releaseWakes releases a node that is watched in three ways: by a place with a
+		// token, by name alone, and by Create. Each watch must send Released or end.
+		var sent, all int
+		for range 10 {
+			p := c.create(a, "q", writer)
+			q := c.join(b, "q", writer, last)
+			watches := []driver.Watch{c.watch(b, "q", q.Place, p.Node), c.watch(b, "q", named(q.Place), p.Node), c.watch(b, "q", q.Place, p.Node)}
+			if q.Watch.C != nil {
+				watches = append(watches, q.Watch)
+			}
+			c.release(a, "q", p)
+			for _, w := range watches {
+				all++
+				if c.awaitNews(w, "release of the node ahead") {
+					sent++
+				}
+			}
+			c.delete(b, "q", q.Place)
+			for _, w := range watches {
+				c.wantUnreleasedEnd(w, "release of the node ahead and Delete of the own one")
+			}
+		}
+		c.logf("%d of %d watches sent Released", sent, all)
+	})},
 	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Released)},
-	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: releaseLosesReply},
-	{name: "list-shows-what-released-says", why: "a contender that lists after Released would wait for a node that is gone", needs: needReleased, run: releasedIsListed},
-	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased, run: releasedGoesOn},
-	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: releasedAfterDelete},
-	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: releasedAfterOperator},
+	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: waiters(func(c *check, a, b session) {
+		for i := range 4 {
+			p := c.create(a, "q", writer)
+			q, w := c.waitFor(b, "q", p.Node)
+			c.lose(a, faults.OpDelete, i%2 == 0)
+			inDoubtDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
+			repeatDelete(c, a, "q", p, driver.Cause(i/2))
+			c.awaitNews(w, "release of the node ahead whose reply was lost, and its repeat")
+			eventuallyHolds(c, b, "q", "a release that was repeated after a lost reply", q.Node)
+			c.delete(b, "q", q)
+			if a.Err() != nil {
+				c.logf("the session ended with its connection: %v", a.Err())
+				return
+			}
+		}
+	})},
+	{name: "list-shows-what-released-says", why: "a contender that lists after Released would wait for a node that is gone", needs: needReleased,
+		run: waiters(func(c *check, a, b session) {
+			c.rounds(60, func(int) {
+				p := c.create(a, "q", writer)
+				q, w := c.waitFor(b, "q", p.Node)
+				c.together(2, func(i int) {
+					if i == 0 {
+						c.release(a, "q", p)
+						return
+					}
+					if c.awaitNews(w, "release of the node ahead") {
+						c.wantNodes("after Released was received", c.list(b, "q"), q.Node)
+					}
+				})
+				c.delete(b, "q", q)
+			})
+		})},
+	{name: "after-released-the-watch-goes-on-for-the-own-node", why: whyGoesOn, needs: needReleased,
+		run: waiters(func(c *check, a, b session) {
+			early := 0
+			const n = 5
+			for i := range n {
+				first, second, third := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
+				q, w := c.waitFor(b, "q", first.Node, second.Node, third.Node)
+				c.release(a, "q", first)
+				if c.awaitNews(w, "release of a node ahead") {
+					c.delete(a, "q", second)
+					c.release(a, "q", third)
+					if c.endsEarly(w) {
+						early++
+					}
+				} else {
+					c.delete(a, "q", second)
+					c.delete(a, "q", third)
+				}
+				c.delete(b, "q", q)
+				c.wantUnreleasedEnd(w, "Delete of the own node, after Released was received (round %d)", i)
+			}
+			if early == n {
+				c.errorf("in %d rounds of %d a watch sent something or ended after Released, while its own node stood: expected it to go on for that node alone", early, n)
+			}
+		})},
+	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: func(c *check) {
+		c.wantNoOvertaking(10, "Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
+	}},
+	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: func(c *check) {
+		c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
+	}},
 	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
-		run: releasedAfterOperatorInSilence},
-	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: releasedAfterRemoval},
-	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop, run: releasedAfterExpiry},
-	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: ownIsNotReleased},
+		run: func(c *check) {
+			// releasedAfterOperatorInSilence runs only three rounds, because each may take
+			// most of a session timeout.
+			c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
+				c.silenceNotices(b)
+				c.removeNode("q", q.Name)
+			})
+		}},
+	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue,
+		run: func(c *check) {
+			c.wantNoOvertaking(10, "an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
+		}},
+	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop,
+		run: func(c *check) {
+			c.wantNoOvertaking(10, "the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
+		}},
+	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: waiters(func(c *check, a, b session) {
+		for range 10 {
+			ahead := c.create(b, "q", writer)
+			p := c.create(a, "q", writer)
+			alone, both := c.watch(a, "q", p), c.watch(a, "q", p, ahead.Node)
+			c.release(a, "q", p)
+			c.wantUnreleasedEnd(alone, "release of the own node")
+			c.wantUnreleasedEnd(both, "release of the own node, with one ahead that stands")
+			c.delete(b, "q", ahead)
+		}
+	})},
 	{name: "a-watch-of-a-queue-sends-no-released", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
-	{name: "delete-is-not-released", why: whyReleased, run: otherReleaseIsNotReleased},
-	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: goneIsNotReleased},
+	{name: "delete-is-not-released", why: whyReleased, run: waiters(func(c *check, a, b session) {
+		for range 5 {
+			p, watches := nodeWithWatches(c, a, b)
+			other := c.create(a, "q", writer)
+			c.release(a, "q", other)
+			c.delete(a, "q", p)
+			wantUnreleasedEnds(c, watches, "Release of another node of the queue and Delete of this one")
+		}
+	})},
+	{name: "a-node-gone-before-is-not-released", why: whyReleased, run: waiters(func(c *check, a, b session) {
+		for _, why := range []driver.Cause{driver.Changed, driver.Released} {
+			p := c.create(a, "q", writer)
+			mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
+			c.remove(a, "q", p, why)
+			c.wantEndedWatch(c.watch(a, "q", p), "Delete of the own node with the cause %v", why)
+			c.listAfterWrite(b, "q")
+			if why == driver.Changed {
+				c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
+				c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
+			} else { // the watch may send Released if the driver still remembers the release
+				c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
+			}
+		}
+	})},
 	{name: "replace-is-not-released", why: whyReleased, needs: needReleased, run: watchReplaced},
 	{name: "close-is-not-released", why: whyReleased, needs: needReleased, run: watchOwnerCloses},
 	{name: "expiry-is-not-released", why: whyReleased, needs: needReleased | needDrop, run: watchOwnerExpires},
 	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needReleased | needRemoveNode, run: watchNodeRemoved},
 	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needReleased | needRemoveQueue, run: watchQueueRemoved},
-	{name: "a-broken-connection-is-not-released", why: whyReleased, needs: needReset, run: resetIsNotReleased},
-	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue, run: lateReleaseIsNotReleased},
+	{name: "a-broken-connection-is-not-released", why: whyReleased, needs: needReset,
+		run: waiters(func(c *check, a, b session) {
+			p, watches := nodeWithWatches(c, a, b)
+			c.reset(b)
+			c.reset(a)
+			repeatDelete(c, a, "q", p, driver.Changed)
+			wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
+		})},
+	{name: "a-late-release-is-not-that-of-a-node-that-took-the-name", why: whyReleased, needs: needRemoveQueue,
+		run: pair(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			c.release(a, "q", p)
+			c.removeQueue("q")
+			stay := createNamesakes(c, a, b, "q", p.Node)
+			q, w := c.waitFor(a, "q", stay[0])
+			c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
+			time.Sleep(c.config.sessionTimeout() / 50) // give a wrong Released time to arrive
+			c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
+			c.close(b)
+			c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")
+		})},
 }
 
 // twoWaiters returns two sessions that have already waited in the queue,
@@ -45,95 +192,6 @@ func (c *check) twoWaiters() (a, b driver.Session) {
 	c.waitOnce(a, b, "q")
 	c.waitOnce(b, a, "q")
 	return a, b
-}
-
-// releaseWakes releases a node that is watched in three ways: by a place with a
-// token, by name alone, and by Create. Each watch must send Released or end.
-func releaseWakes(c *check) {
-	a, b := c.twoWaiters()
-	var sent, all int
-	for range 10 {
-		p := c.create(a, "q", writer)
-		q := c.join(b, "q", writer, last)
-		watches := []driver.Watch{c.watch(b, "q", q.Place, p.Node), c.watch(b, "q", named(q.Place), p.Node), c.watch(b, "q", q.Place, p.Node)}
-		if q.Watch.C != nil {
-			watches = append(watches, q.Watch)
-		}
-		c.release(a, "q", p)
-		for _, w := range watches {
-			all++
-			if c.awaitNews(w, "release of the node ahead") {
-				sent++
-			}
-		}
-		c.delete(b, "q", q.Place)
-		for _, w := range watches {
-			c.wantUnreleasedEnd(w, "release of the node ahead and Delete of the own one")
-		}
-	}
-	c.logf("%d of %d watches sent Released", sent, all)
-}
-
-func releaseLosesReply(c *check) {
-	a, b := c.twoWaiters()
-	for i := range 4 {
-		p := c.create(a, "q", writer)
-		q, w := c.waitFor(b, "q", p.Node)
-		c.lose(a, faults.OpDelete, i%2 == 0)
-		inDoubtDelete(c, a, c.ctx, a.Delete(c.ctx, "q", p, driver.Released))
-		repeatDelete(c, a, "q", p, driver.Cause(i/2))
-		c.awaitNews(w, "release of the node ahead whose reply was lost, and its repeat")
-		eventuallyHolds(c, b, "q", "a release that was repeated after a lost reply", q.Node)
-		c.delete(b, "q", q)
-		if a.Err() != nil {
-			c.logf("the session ended with its connection: %v", a.Err())
-			return
-		}
-	}
-}
-
-func releasedIsListed(c *check) {
-	a, b := c.twoWaiters()
-	c.rounds(60, func(int) {
-		p := c.create(a, "q", writer)
-		q, w := c.waitFor(b, "q", p.Node)
-		c.together(2, func(i int) {
-			if i == 0 {
-				c.release(a, "q", p)
-				return
-			}
-			if c.awaitNews(w, "release of the node ahead") {
-				c.wantNodes("after Released was received", c.list(b, "q"), q.Node)
-			}
-		})
-		c.delete(b, "q", q)
-	})
-}
-
-func releasedGoesOn(c *check) {
-	a, b := c.twoWaiters()
-	early := 0
-	const n = 5
-	for i := range n {
-		first, second, third := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
-		q, w := c.waitFor(b, "q", first.Node, second.Node, third.Node)
-		c.release(a, "q", first)
-		if c.awaitNews(w, "release of a node ahead") {
-			c.delete(a, "q", second)
-			c.release(a, "q", third)
-			if c.endsEarly(w) {
-				early++
-			}
-		} else {
-			c.delete(a, "q", second)
-			c.delete(a, "q", third)
-		}
-		c.delete(b, "q", q)
-		c.wantUnreleasedEnd(w, "Delete of the own node, after Released was received (round %d)", i)
-	}
-	if early == n {
-		c.errorf("in %d rounds of %d a watch sent something or ended after Released, while its own node stood: expected it to go on for that node alone", early, n)
-	}
 }
 
 // wantNoOvertaking removes a contender's own node with removeOwn and then
@@ -165,93 +223,4 @@ func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Se
 		c.expectEnd(b)
 		_ = b.Close()
 	}
-}
-
-func releasedAfterDelete(c *check) {
-	c.wantNoOvertaking(10, "Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
-}
-
-func releasedAfterOperator(c *check) {
-	c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
-}
-
-// releasedAfterOperatorInSilence runs only three rounds, because each may take
-// most of a session timeout.
-func releasedAfterOperatorInSilence(c *check) {
-	c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
-		c.silenceNotices(b)
-		c.removeNode("q", q.Name)
-	})
-}
-
-func releasedAfterRemoval(c *check) {
-	c.wantNoOvertaking(10, "an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
-}
-
-func releasedAfterExpiry(c *check) {
-	c.wantNoOvertaking(10, "the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
-}
-
-func ownIsNotReleased(c *check) {
-	a, b := c.twoWaiters()
-	for range 10 {
-		ahead := c.create(b, "q", writer)
-		p := c.create(a, "q", writer)
-		alone, both := c.watch(a, "q", p), c.watch(a, "q", p, ahead.Node)
-		c.release(a, "q", p)
-		c.wantUnreleasedEnd(alone, "release of the own node")
-		c.wantUnreleasedEnd(both, "release of the own node, with one ahead that stands")
-		c.delete(b, "q", ahead)
-	}
-}
-
-func goneIsNotReleased(c *check) {
-	a, b := c.twoWaiters()
-	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
-		p := c.create(a, "q", writer)
-		mine, theirs := c.create(a, "q", writer), c.create(b, "q", writer)
-		c.remove(a, "q", p, why)
-		c.wantEndedWatch(c.watch(a, "q", p), "Delete of the own node with the cause %v", why)
-		c.listAfterWrite(b, "q")
-		if why == driver.Changed {
-			c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
-			c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-		} else { // the watch may send Released if the driver still remembers the release
-			c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
-		}
-	}
-}
-
-func resetIsNotReleased(c *check) {
-	a, b := c.twoWaiters()
-	p, watches := nodeWithWatches(c, a, b)
-	c.reset(b)
-	c.reset(a)
-	repeatDelete(c, a, "q", p, driver.Changed)
-	wantUnreleasedEnds(c, watches, "Delete of the node after the connections of both sessions broke")
-}
-
-func otherReleaseIsNotReleased(c *check) {
-	a, b := c.twoWaiters()
-	for range 5 {
-		p, watches := nodeWithWatches(c, a, b)
-		other := c.create(a, "q", writer)
-		c.release(a, "q", other)
-		c.delete(a, "q", p)
-		wantUnreleasedEnds(c, watches, "Release of another node of the queue and Delete of this one")
-	}
-}
-
-func lateReleaseIsNotReleased(c *check) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	c.release(a, "q", p)
-	c.removeQueue("q")
-	stay := createNamesakes(c, a, b, "q", p.Node)
-	q, w := c.waitFor(a, "q", stay[0])
-	c.wantDeleted("a repeated release", a.Delete(c.ctx, "q", p, driver.Released))
-	time.Sleep(c.config.sessionTimeout() / 50) // give a wrong Released time to arrive
-	c.wantNodes("after a release was repeated", c.listAfterWrite(a, "q"), append(stay, q.Node)...)
-	c.close(b)
-	c.wantUnreleasedEnd(w, "Close of the session of the node ahead, and an earlier release of a node of the same name")
 }
