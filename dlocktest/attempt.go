@@ -83,7 +83,7 @@ func (c *check) abandon() {
 // closes clients and sessions, so that the store can be shut down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
-	sessions, heals, clients := c.sessions, c.heals, c.clients
+	sessions, heals, clients := c.opened, c.heals, c.clients
 	c.mu.Unlock()
 	for _, s := range sessions {
 		c.noteIfLost(s)

@@ -112,7 +112,7 @@ type check struct {
 	unproven  string        // why the attempt proves nothing; usually empty
 	lost      error         // error of a session that ended unexpectedly
 	stall     time.Duration // the longest time for which the process did not run
-	sessions  []driver.Session
+	opened    []driver.Session
 	mayEnd    map[driver.Session]bool // sessions that the case may have ended
 	heals     []func()
 	cuts      map[driver.Session]bool
@@ -198,7 +198,7 @@ func (c *check) notChecked(why string) {
 func (c *check) closeLater(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions = append(c.sessions, s)
+	c.opened = append(c.opened, s)
 }
 
 // expectEnd marks the session as one that may end from now on. If it has
@@ -208,6 +208,13 @@ func (c *check) expectEnd(s driver.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mayEnd[s] = true
+}
+
+// isEnding reports whether the case has ended the session, or may have.
+func (c *check) isEnding(s driver.Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mayEnd[s]
 }
 
 // noteIfLost records the error of a session that ended unexpectedly.

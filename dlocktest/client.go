@@ -137,6 +137,13 @@ func background(acquire func() *dlock.Lock) <-chan *dlock.Lock {
 	return won
 }
 
+// queue acquires a lock in the background. It returns when n nodes are queued.
+func (c *check) queue(s session, n int, acquire func() *dlock.Lock) <-chan *dlock.Lock {
+	won := background(acquire)
+	c.queued(s, n)
+	return won
+}
+
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
 	wait := c.startWait()
 	select {
@@ -156,17 +163,11 @@ func (c *check) notGranted(won <-chan *dlock.Lock, when string) {
 	}
 }
 
-func (c *check) queued(s driver.Session, n int) {
-	var nodes []driver.Node
-	defer func() {
-		if len(nodes) != n {
-			c.errorf("the last List of the lock's queue returned %v, expected %d nodes", nodes, n)
-		}
-	}()
-	c.eventually(func() bool {
-		nodes = c.list(s, lockName)
-		return len(nodes) == n
-	}, "the number of nodes in the lock's queue is %d", n)
+func (c *check) queued(s session, n int) {
+	c.eventually(func() (any, bool) {
+		nodes := c.list(s, lockName)
+		return nodes, len(nodes) == n
+	}, "the lock's queue has %d nodes", n)
 }
 
 const unitsOfAll = 3

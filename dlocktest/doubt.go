@@ -15,7 +15,7 @@ import (
 // mayFail checks the error of a call that may fail because its request or reply
 // may have been lost, and reports whether the call failed. An error that is not
 // allowed fails the case.
-func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err error) (failed bool) {
+func (c *check) mayFail(what string, s session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
 		return false
@@ -32,7 +32,7 @@ func (c *check) mayFail(what string, s driver.Session, ctx context.Context, err 
 	return true
 }
 
-func (c *check) endedWithConnection(s driver.Session) bool {
+func (c *check) endedWithConnection(s session) bool {
 	err := s.Err()
 	if err != nil {
 		c.logf("the session ended with its connection: %v", err)
@@ -40,13 +40,13 @@ func (c *check) endedWithConnection(s driver.Session) bool {
 	return err != nil
 }
 
-func createFailed(c *check, s driver.Session, ctx context.Context, err error) bool {
+func createFailed(c *check, s session, ctx context.Context, err error) bool {
 	return c.mayFail("Create whose outcome is unknown", s, ctx, err)
 }
 
 // createUnlessEnded creates a node after a connection broke. It returns false
 // if the session has ended as well, which is allowed.
-func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driver.Place, ok bool) {
+func createUnlessEnded(c *check, s session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
 		if ok = err == nil; errors.Is(err, driver.ErrSessionEnded) && c.endedWithConnection(s) {
@@ -59,60 +59,60 @@ func createUnlessEnded(c *check, s driver.Session, queue, prefix string) (p driv
 
 // inDoubtDelete checks the error of a first Delete whose request or reply was
 // lost or delayed. The error must not be ErrGone.
-func inDoubtDelete(c *check, s driver.Session, ctx context.Context, err error) {
+func inDoubtDelete(c *check, s session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
 // repeatDelete retries a Delete until the store replies or the session ends.
-func repeatDelete(c *check, s driver.Session, queue string, p driver.Place, why driver.Cause) {
-	c.eventually(func() bool {
+func repeatDelete(c *check, s session, queue string, p driver.Place, why driver.Cause) {
+	c.eventually(func() (any, bool) {
 		err := s.Delete(c.ctx, queue, p, why)
-		switch {
-		case err == nil, errors.Is(err, driver.ErrGone):
-			return true
-		case errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil:
-			return true
-		case !errors.Is(err, driver.ErrUnavailable):
+		passes := errors.Is(err, driver.ErrUnavailable)
+		if err != nil && !passes && !errors.Is(err, driver.ErrGone) && !(errors.Is(err, driver.ErrSessionEnded) && s.Err() != nil) {
 			c.fatalf("a repeated Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
 		}
-		return false
+		return err, !passes
 	}, "a repeated Delete returns success or ErrGone")
 }
 
-func eventuallyHolds(c *check, s driver.Session, queue, after string, want ...driver.Node) {
+func eventuallyHolds(c *check, s session, queue, after string, want ...driver.Node) {
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
 // eventuallyHoldsOr waits until the queue holds exactly the nodes in want. If
 // the session mayEnd is not nil and has ended, the queue may hold exactly the
 // nodes in rest instead.
-func eventuallyHoldsOr(c *check, s driver.Session, queue, after string, want []driver.Node, mayEnd driver.Session, rest []driver.Node) {
-	var nodes []driver.Node
-	ok := false
-	defer func() {
-		if !ok {
-			c.errorf("the last List returned %v, expected %v", nodes, want)
-		}
-	}()
-	c.eventually(func() bool {
+func eventuallyHoldsOr(c *check, s session, queue, after string, want []driver.Node, mayEnd session, rest []driver.Node) {
+	c.eventually(func() (any, bool) {
 		ended := mayEnd != nil && mayEnd.Err() != nil
-		nodes = c.list(s, queue)
-		return slices.Equal(nodes, want) || ended && slices.Equal(nodes, rest)
-	}, "no node is left of %s, and all other nodes are there", after)
-	ok = true
+		nodes := c.list(s, queue)
+		return nodes, slices.Equal(nodes, want) || ended && slices.Equal(nodes, rest)
+	}, "no node is left of %s, and all other nodes are there: List returns %v", after, want)
+}
+
+// goneWithQueue removes the queue q, and waits until the session has seen that
+// its nodes are gone.
+func (c *check) goneWithQueue(s session, places ...driver.Place) {
+	var watches []driver.Watch
+	for _, p := range places {
+		watches = append(watches, c.watch(s, "q", p))
+	}
+	c.removeQueue("q")
+	wantUnreleasedEnds(c, watches, "removal of the queue")
+	eventuallyHolds(c, s, "q", "the queue that was removed")
 }
 
 // createNamesakes makes a node reuse the name of an old node, if the store
 // reuses names at all. It creates a node with the same prefix in each of two
 // sessions.
-func createNamesakes(c *check, own, other driver.Session, queue string, old driver.Node) (nodes []driver.Node) {
+func createNamesakes(c *check, own, other session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
 	c.logf("the name %s came again: %v", old.Name, again)
 	return nodes
 }
 
-func createTime(c *check, s driver.Session) time.Duration {
+func createTime(c *check, s session) time.Duration {
 	const n = 10
 	begin := time.Now()
 	for range n {
@@ -141,9 +141,14 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 	return ctx, cancel
 }
 
+// shortly returns a context that ends after an eighth of the session timeout.
+func (c *check) shortly() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
+}
+
 // wantGivenUp checks the error of a call whose ctx has ended. ErrGone is
 // allowed, too.
-func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, err error) {
+func (c *check) wantGivenUp(what string, s session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
 	}
@@ -152,9 +157,9 @@ func (c *check) wantGivenUp(what string, s driver.Session, ctx context.Context, 
 // lateCalls starts every kind of call in a session that is cut off, then calls
 // end, which must make the calls return. It returns those still running after
 // grace.
-func lateCalls(c *check, ctx context.Context, s driver.Session, p driver.Place, grace time.Duration, end func()) map[string]bool {
+func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
-	all := calls(ctx, s, p)
+	all := c.calls(ctx, s, "q", p)
 	returned := make(chan string, len(all))
 	for name, call := range all {
 		late[name] = true

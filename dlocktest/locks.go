@@ -23,53 +23,33 @@ const (
 
 var lockCases = []testCase{
 	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: func(c *check) {
-		// oneWriter checks mutual exclusion. It uses atomics, because the race detector
-		// cannot see that a lock in a store orders the goroutines.
-		var inside, held atomic.Int32
+		var inside occupants
 		var last atomic.Int64
 		last.Store(math.MinInt64)
-		const clients, rounds = 6, 12
-		c.together(clients, func(int) {
+		c.together(6, func(int) {
 			m := c.client().RWMutex(lockName)
-			for range rounds {
+			for range 12 {
 				l := c.won(m.Lock(c.ctx))
-				if n := inside.Add(1); n != 1 {
-					c.errorf("%d holders of an exclusive lock at once", n)
-				}
 				if before := last.Swap(l.Token()); l.Token() <= before {
 					c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
 				}
-				held.Add(1)
-				holdBriefly()
-				inside.Add(-1)
+				inside.visit(c, 1, 1, "%d holders of an exclusive lock at once")
 				c.unlock(l)
 			}
 		})
-		if n := held.Load(); n != clients*rounds {
-			c.errorf("%d holds, expected %d", n, clients*rounds)
-		}
 	}},
 	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: func(c *check) {
-		var readers, writers atomic.Int32
-		c.together(6, func(i int) {
+		const clients = 6
+		var inside occupants
+		c.together(clients, func(i int) {
 			cl := c.client()
 			for n := range 12 {
+				acquire, weight := cl.rlock, 1
 				if (i+n)%3 == 0 {
-					l := cl.lock()
-					if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
-						c.errorf("%d writers and %d readers hold the lock at once", w, r)
-					}
-					holdBriefly()
-					writers.Add(-1)
-					c.unlock(l)
-					continue
+					acquire, weight = cl.lock, clients
 				}
-				l := cl.rlock()
-				if readers.Add(1); writers.Load() != 0 {
-					c.errorf("a reader and a writer hold the lock at once")
-				}
-				holdBriefly()
-				readers.Add(-1)
+				l := acquire()
+				inside.visit(c, weight, clients, "a writer and other holders hold the lock at once: together they weigh %d, and a writer weighs 6")
 				c.unlock(l)
 			}
 		})
@@ -96,9 +76,7 @@ var lockCases = []testCase{
 		holder := c.client().lock()
 		var waiting []<-chan *dlock.Lock
 		for i := range 5 {
-			cl := c.client()
-			waiting = append(waiting, background(cl.lock))
-			c.queued(s, i+2)
+			waiting = append(waiting, c.queue(s, i+2, c.client().lock))
 		}
 		for i := range waiting {
 			for _, later := range waiting[i:] {
@@ -113,10 +91,8 @@ var lockCases = []testCase{
 	{name: "a-reader-behind-a-queued-writer-waits", why: "a writer would never get the lock while readers keep coming",
 		run: solo(func(c *check, s session) {
 			first := c.client().rlock()
-			w := background(c.client().lock)
-			c.queued(s, 2)
-			r := background(c.client().rlock)
-			c.queued(s, 3)
+			w := c.queue(s, 2, c.client().lock)
+			r := c.queue(s, 3, c.client().rlock)
 			c.notGranted(w, "while a reader held it")
 			c.notGranted(r, "behind a queued writer")
 			c.unlock(first)
@@ -172,8 +148,7 @@ var lockCases = []testCase{
 	})},
 	{name: "a-connection-that-breaks-under-many-calls-leaves-no-node", why: whyOrphan, needs: needReset,
 		run: solo(func(c *check, s session) {
-			// connectionBreaks breaks the connection of a session on which many Creates and
-			// Deletes are in flight, some of them for the same lock.
+			// Many Creates and Deletes are in flight, some of them for the same lock.
 			usual := createTime(c, s)
 			cl := c.client()
 			c.unlock(cl.lock())
@@ -201,8 +176,7 @@ var lockCases = []testCase{
 	{name: "a-client-that-closes-unlocks-its-locks", why: whyClose, run: solo(func(c *check, s session) {
 		cl, next := c.client(), c.client()
 		l := cl.lock()
-		won := background(next.lock)
-		c.queued(s, 2)
+		won := c.queue(s, 2, next.lock)
 		cl.close()
 		second := c.granted(won, "after the holder's client was closed")
 		if err := l.Err(); err == nil {
@@ -213,10 +187,8 @@ var lockCases = []testCase{
 	})},
 	{name: "a-downgrade-lets-readers-in-and-no-writer", why: whyReplace, run: solo(func(c *check, s session) {
 		l := c.client().lock()
-		r := background(c.client().rlock)
-		c.queued(s, 2)
-		w := background(c.client().lock)
-		c.queued(s, 3)
+		r := c.queue(s, 2, c.client().rlock)
+		w := c.queue(s, 3, c.client().lock)
 		if err := l.Downgrade(c.ctx); err != nil {
 			c.fatalf("Downgrade returned %q, expected success", err)
 		}
@@ -228,30 +200,25 @@ var lockCases = []testCase{
 		c.unlock(c.granted(w, "after every reader before it had unlocked"))
 	})},
 	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: func(c *check) {
-		var held atomic.Int32
+		var inside occupants
 		c.together(5, func(i int) {
 			weight := 1 + i%unitsOfAll
 			acquire := c.client().units(weight)
 			for range 8 {
 				l := acquire()
-				if n := held.Add(int32(weight)); n > unitsOfAll {
-					c.errorf("%d units of a semaphore of %d are held", n, unitsOfAll)
-				}
-				holdBriefly()
-				held.Add(-int32(weight))
+				inside.visit(c, weight, unitsOfAll, "%d units of a semaphore of 3 are held")
 				c.unlock(l)
 			}
 		})
 	}},
 	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
 		run: solo(func(c *check, s session) {
-			// unitsAreHandedOver gives all units back at once. The second and third waiter
-			// notice the release only because the node ahead of each is renamed.
+			// All units are given back at once. The second and third waiter notice that
+			// only because the node ahead of each is renamed.
 			all := c.client().units(unitsOfAll)()
 			var waiting []<-chan *dlock.Lock
 			for i := range unitsOfAll + 1 {
-				waiting = append(waiting, background(c.client().units(1)))
-				c.queued(s, i+2)
+				waiting = append(waiting, c.queue(s, i+2, c.client().units(1)))
 				c.notGranted(waiting[i], "while all units were held")
 			}
 			if _, err := c.try(func(ctx context.Context) (*dlock.Lock, error) {
@@ -274,8 +241,7 @@ var lockCases = []testCase{
 	{name: "an-expired-session-loses-its-lock", why: whyLoss, needs: needDrop, run: solo(func(c *check, s session) {
 		cl := c.client()
 		l := cl.lock()
-		won := background(c.client().lock)
-		c.queued(s, 2)
+		won := c.queue(s, 2, c.client().lock)
 		c.notGranted(won, "while another writer held it")
 		c.expire(cl.session())
 		c.lostLock(l, "the store ended the holder's session")
@@ -289,8 +255,7 @@ var lockCases = []testCase{
 		run: solo(func(c *check, s session) {
 			cl := c.client()
 			l := cl.lock()
-			won := background(c.client().lock)
-			c.queued(s, 2)
+			won := c.queue(s, 2, c.client().lock)
 			c.cutOff(cl.session())
 			next := c.granted(won, "after the holder was cut off")
 			c.wantLost(l, "the grant to the next contender, while the holder was cut off,")
@@ -312,9 +277,7 @@ var lockCases = []testCase{
 		})},
 	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode,
 		run: solo(func(c *check, s session) {
-			// removedWaiterQueuesAgain removes the first waiter's node as an operator
-			// would, just before the holder unlocks. The second waiter must get the lock,
-			// and the first must queue again.
+			// The second waiter must get the lock, and the first must queue again.
 			holder, first, second := c.client(), c.client(), c.client()
 			var inside atomic.Int32
 			enter := func(l *dlock.Lock) {
@@ -327,10 +290,7 @@ var lockCases = []testCase{
 			}
 			c.rounds(10, func(int) {
 				l := holder.lock()
-				waiting := []<-chan *dlock.Lock{background(first.lock)}
-				c.queued(s, 2)
-				waiting = append(waiting, background(second.lock))
-				c.queued(s, 3)
+				waiting := []<-chan *dlock.Lock{c.queue(s, 2, first.lock), c.queue(s, 3, second.lock)}
 				c.removeNode(lockName, c.list(s, lockName)[1].Name)
 				c.unlock(l)
 				c.together(2, func(i int) { enter(c.granted(waiting[i], "after the holder had unlocked")) })
@@ -341,16 +301,31 @@ var lockCases = []testCase{
 		run: solo(func(c *check, s session) {
 			holder := c.client().lock()
 			cl := c.client()
-			won := background(cl.lock)
-			c.queued(s, 2)
+			won := c.queue(s, 2, cl.lock)
 			before := cl.session()
 			c.expire(before)
-			c.eventually(func() bool { return cl.session() != before && len(c.list(s, lockName)) == 2 }, "the waiter has a node in a new session")
+			c.eventually(func() (any, bool) {
+				nodes := c.list(s, lockName)
+				return nodes, cl.session() != before && len(nodes) == 2
+			}, "the waiter has a node in a new session")
 			c.notGranted(won, "while another writer held it")
 			c.unlock(holder)
 			c.unlock(c.granted(won, "after it had queued again with a new session"))
 			c.queued(s, 0)
 		})},
+}
+
+// occupants counts those who hold a lock. The race detector cannot see that a
+// lock in a store orders the goroutines, so it is an atomic.
+type occupants struct{ weight atomic.Int32 }
+
+// visit adds a weight for a moment. Together they may weigh no more than most.
+func (o *occupants) visit(c *check, weight, most int, tooMany string) {
+	if n := o.weight.Add(int32(weight)); n > int32(most) {
+		c.errorf(tooMany, n)
+	}
+	holdBriefly()
+	o.weight.Add(-int32(weight))
 }
 
 func (c *check) lostLock(l *dlock.Lock, after string) {

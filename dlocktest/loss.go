@@ -11,10 +11,10 @@ const (
 var lossCases = []testCase{
 	{name: "sessions-end-when-the-store-loses-its-data", why: whyForgot, needs: needLossy, run: func(c *check) {
 		lose := c.lossy()
-		a, b := c.twoSessions()
+		a, b := c.session(), c.session()
 		p, _ := c.create(a, "q", writer), c.create(b, "other", reader)
 		lose(a, b)
-		for _, s := range []driver.Session{a, b} {
+		for _, s := range []session{a, b} {
 			c.awaitSessionEnd(s, "the store lost its data")
 		}
 		_, err := tryCreate(c.ctx, a, "q", writer)
@@ -34,17 +34,17 @@ var lossCases = []testCase{
 	{name: "a-session-from-before-a-loss-gets-no-lock", why: whyForgot, needs: needLossy | needCutOff,
 		run: func(c *check) {
 			lose := c.lossy()
-			holder, other := c.twoSessions()
+			holder, other := c.session(), c.session()
 			p := c.create(holder, "q", writer)
 			c.cutOff(holder)
 			lose(holder, other)
-			c.eventually(func() bool {
+			c.eventually(func() (any, bool) {
 				j, err := tryJoin(c.ctx, other, "q", writer, nil)
 				if err == nil {
 					nodes, _ := other.List(c.ctx, "q")
 					c.wantNoSecondHolder(holder, p, j, nodes)
 				}
-				return other.Err() != nil
+				return j.Node, other.Err() != nil
 			}, "a session ends when the store has lost its data")
 		}},
 	{name: "tokens-rise-after-a-loss", why: whyForgotTokens, needs: needLossy, run: func(c *check) {
@@ -75,14 +75,14 @@ var lossCases = []testCase{
 
 // lossy makes the case use a store that loses its data when lose is called. The
 // caller passes to lose the sessions that the loss may end.
-func (c *check) lossy() (lose func(sessions ...driver.Session)) {
+func (c *check) lossy() (lose func(sessions ...session)) {
 	var hook func()
 	c.runHook("NewLossy", func() { c.store, hook = c.config.NewLossy(c.t) })
 	if c.store == nil || hook == nil {
 		c.hookFailed("NewLossy")
 		c.fatalf("Config.NewLossy returned no connector, or no function that loses data")
 	}
-	return func(sessions ...driver.Session) {
+	return func(sessions ...session) {
 		for _, s := range sessions {
 			c.expectEnd(s)
 		}
@@ -92,7 +92,7 @@ func (c *check) lossy() (lose func(sessions ...driver.Session)) {
 
 // wantNoSecondHolder checks that the node j waits for p, or that the session of
 // p, which is cut off, has ended.
-func (c *check) wantNoSecondHolder(holder driver.Session, p driver.Place, j driver.Joined, nodes []driver.Node) {
+func (c *check) wantNoSecondHolder(holder session, p driver.Place, j driver.Joined, nodes []driver.Node) {
 	if len(nodes) == 0 || nodes[0] != j.Node {
 		return
 	}

@@ -1,9 +1,11 @@
 package dlocktest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
+	"strings"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -22,6 +24,16 @@ var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",
 }
+
+// badQueues and badPrefixes are names that CheckQueue and CheckPrefix refuse.
+var (
+	badQueues = []string{
+		"", "/", "/q", "q/", "q//r", ".", "..", "q/../q", "q/.", "a\n", "a\x00", "a\xff", strings.Repeat("q", driver.MaxQueue+1),
+	}
+	badPrefixes = []string{
+		"", "-", "web1", "/-", "a/b-", "../q2-", "a/", "a\n-", "a\x00-", "a\xff-", strings.Repeat("p", driver.MaxPrefix) + "-",
+	}
+)
 
 // probeQueue is the queue in which the hooks of Config are tried; no case uses
 // it.
@@ -55,6 +67,11 @@ func without(nodes []driver.Node, n driver.Node) []driver.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(m driver.Node) bool { return m == n })
 }
 
+// among returns the nodes that are also in all.
+func among(nodes, all []driver.Node) []driver.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n driver.Node) bool { return !has(all, n) })
+}
+
 func nodesOf(places []driver.Place) []driver.Node {
 	nodes := make([]driver.Node, len(places))
 	for i, p := range places {
@@ -63,12 +80,4 @@ func nodesOf(places []driver.Place) []driver.Node {
 	return nodes
 }
 
-func byToken(a, b driver.Place) int {
-	switch {
-	case a.Token < b.Token:
-		return -1
-	case a.Token > b.Token:
-		return 1
-	}
-	return 0
-}
+func byToken(a, b driver.Place) int { return cmp.Compare(a.Token, b.Token) }

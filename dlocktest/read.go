@@ -3,6 +3,7 @@ package dlocktest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -13,16 +14,14 @@ var readCases = []testCase{
 			p, text := c.createWithData(a, "q", writer)
 			q, other := c.createWithData(b, "q", reader)
 			mine, theirs := c.read(b, "q", p.Name), c.read(b, "q", q.Name)
-			for _, r := range []struct {
-				place driver.Place
-				text  string
-				info  driver.NodeInfo
-			}{{p, text, mine}, {q, other, theirs}} {
-				if r.info.Node != r.place.Node || r.info.Token != r.place.Token || string(r.info.Data) != r.text {
+			want := func(got driver.NodeInfo, p driver.Place, text string) {
+				if got.Node != p.Node || got.Token != p.Token || string(got.Data) != text {
 					c.errorf("Read returned %v with token %d and data %q, expected %v, %d and %q as created",
-						r.info.Node, r.info.Token, r.info.Data, r.place.Node, r.place.Token, r.text)
+						got.Node, got.Token, got.Data, p.Node, p.Token, text)
 				}
 			}
+			want(mine, p, text)
+			want(theirs, q, other)
 			if mine.Owner == "" || mine.Owner == theirs.Owner {
 				c.errorf("Read returned the owners %q and %q for nodes of two sessions, expected two different ones", mine.Owner, theirs.Owner)
 			}
@@ -53,11 +52,10 @@ var readCases = []testCase{
 		})},
 	{name: "read-tells-what-is-left-of-the-session", why: "an operator would wait for a dead holder too long, or would take a holder away that is about to end",
 		needs: needRead, run: pair(func(c *check, a, b session) {
-			// readSessionLeft checks how much time driver.Read says is left to a node's
-			// session. Stores that do not know return zero.
+			// Stores that do not know return zero.
 			p := c.create(a, "q", writer)
 			c.listAfterWrite(b, "q")
-			for _, reader := range []driver.Session{a, b} {
+			for _, reader := range []session{a, b} {
 				left, most := c.read(reader, "q", p.Name).SessionLeft, c.config.sessionTimeout()
 				if left != 0 && (left < most/20 || left > most) {
 					c.errorf("Read returned %v as what is left of a live session, expected more than %v and at most %v, the Config.SessionTimeout, or zero", left, most/20, most)
@@ -113,12 +111,7 @@ var walkCases = []testCase{
 				"sto":               nil,
 				"none":              nil,
 			} {
-				var got []string
-				c.retry("Walk", func() (err error) {
-					got, err = driver.Inspect(s).Walk(c.ctx, prefix)
-					return err
-				})
-				if !slices.Equal(got, want) {
+				if got := c.walk(s, prefix); !slices.Equal(got, want) {
 					c.errorf("Walk(%q) returned %q, expected %q", prefix, got, want)
 				}
 			}
@@ -147,13 +140,39 @@ var describeCases = []testCase{
 			}
 		})},
 	{name: "heartbeats-tell-what-was-left-of-the-lease",
-		why: "an operator would not see before the first loss that the session timeout is too short", run: heartbeats},
+		why: "an operator would not see before the first loss that the session timeout is too short", run: solo(func(c *check, s session) {
+			type heartbeat struct{ left, term time.Duration }
+			first := make(chan heartbeat, 1)
+			if !driver.Inspect(s).OnHeartbeat(func(left, term time.Duration) {
+				select {
+				case first <- heartbeat{left, term}:
+				default:
+				}
+			}) {
+				return
+			}
+			c.create(s, "q", writer)
+			timeout := c.config.sessionTimeout()
+			select {
+			case h := <-first:
+				// Less than the full term is left, because the lease counts from the
+				// time when the heartbeat was sent.
+				if h.left <= 0 || h.left >= h.term || h.term >= timeout {
+					c.errorf("a heartbeat reported %v left of a term of %v, expected more than zero, less than the term, and a term below the session timeout of %v",
+						h.left, h.term, timeout)
+				}
+			case <-s.Done():
+				c.wantAlive(s, "creating a node")
+			case <-time.After(timeout):
+				c.errorf("OnHeartbeat returned true, and no heartbeat was reported for %v", timeout)
+			}
+		})},
 }
 
 // wantTimeout checks the session timeout that driver.Describe reports. It may
 // be as short as half of Config.SessionTimeout, which includes the store's
 // delay in noticing that a session expired.
-func (c *check) wantTimeout(s driver.Session, when string) {
+func (c *check) wantTimeout(s session, when string) {
 	got, most := driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {
 		c.errorf("Describe %s returned the timeout %v, expected %v, the Config.SessionTimeout, or zero if the timeout is not known",

@@ -13,7 +13,7 @@ const whyTokens = "a resource refuses a token that is smaller than one it has se
 
 var tokenCases = []testCase{
 	{name: "tokens-rise-from-session-to-session", why: whyTokens, run: func(c *check) {
-		sessions := []driver.Session{c.session(), c.session(), c.session()}
+		sessions := c.sessions(3)
 		var t tokens
 		for i := range 30 {
 			t.wantHigher(c, c.create(sessions[i%3], "q", fmt.Sprintf("h%d-R-", i%4)))
@@ -21,75 +21,54 @@ var tokenCases = []testCase{
 	}},
 	{name: "tokens-rise-under-concurrent-creates", why: whyTokens, run: func(c *check) {
 		var t tokens
-		for _, p := range createMany(c, "q", 15) {
+		for _, p := range createMany(c, 15) {
 			t.wantHigher(c, p)
 		}
 	}},
 	{name: "tokens-rise-when-the-queue-becomes-empty", why: whyTokens, run: pair(func(c *check, a, b session) {
 		var t tokens
 		for range 10 {
-			for _, s := range []driver.Session{a, b} {
+			for _, s := range []session{a, b} {
 				p := c.create(s, "q", writer)
 				t.wantHigher(c, p)
 				c.delete(s, "q", p)
 			}
 		}
 	})},
-	{name: "tokens-rise-after-all-sessions-have-closed", why: whyTokens, run: func(c *check) {
+	{name: "tokens-rise-after-all-sessions-have-closed", why: whyTokens, run: tokensOverClose(func(*check) {})},
+	{name: "tokens-rise-after-the-queue-was-removed", why: whyTokens, needs: needRemoveQueue, run: pair(func(c *check, a, b session) {
 		var t tokens
-		for range 5 {
-			tokensUntilClose(c, &t)
-		}
-	}},
-	{name: "tokens-rise-after-the-queue-was-removed", why: whyTokens, needs: needRemoveQueue,
-		run: pair(func(c *check, a, b session) {
-			var t tokens
-			for range 6 {
-				for _, s := range []driver.Session{a, b, a} {
-					t.wantHigher(c, c.create(s, "q", writer))
-				}
-				c.removeQueue("q")
+		for range 6 {
+			for _, s := range []session{a, b, a} {
+				t.wantHigher(c, c.create(s, "q", writer))
 			}
-		})},
-	{name: "tokens-rise-after-all-was-removed-and-closed", why: whyTokens, needs: needRemoveQueue, run: func(c *check) {
-		var t tokens
-		for range 4 {
-			tokensUntilClose(c, &t)
 			c.removeQueue("q")
 		}
-	}},
+	})},
+	{name: "tokens-rise-after-all-was-removed-and-closed", why: whyTokens, needs: needRemoveQueue,
+		run: tokensOverClose(func(c *check) { c.removeQueue("q") })},
 	{name: "tokens-rise-across-roll-over", why: whyTokens, needs: needRollOver, run: func(c *check) {
 		store := c.nearRollOver()
-		a, b := c.sessionOf(store), c.sessionOf(store)
+		sessions := []session{c.sessionOf(store), c.sessionOf(store)}
 		var t tokens
-		again := false
 		for i := range 150 {
-			s := []driver.Session{a, b}[i%2]
-			p := c.create(s, "q", writer)
-			again = again || t.any && p.Seq <= t.last.Seq
+			p := c.create(sessions[i%2], "q", writer)
 			checkName(c, p, writer)
 			t.wantHigher(c, p)
-			c.delete(s, "q", p)
+			c.delete(sessions[i%2], "q", p)
 		}
-		c.logf("the sequence started over: %v", again)
 	}},
 	{name: "order-is-kept-across-roll-over", why: "a holder would lose its lock, or two would hold it, on the day on which the sequence ends",
 		needs: needRollOver, run: func(c *check) {
-			// orderOverRollOver checks the order of nodes that are created while the
-			// store's sequences run out. A driver may return ErrUnavailable until old nodes
-			// are gone, so the case then deletes the oldest.
 			store := c.nearRollOver()
 			a, b := c.sessionOf(store), c.sessionOf(store)
 			var t tokens
 			var queue []driver.Place
-			deleteOldest := func() {
-				c.delete(a, "q", queue[0])
-				queue = queue[1:]
-			}
 			wait := c.startWait()
 			for created := 0; created < 150; {
 				c.exitIfAbandoned()
-				j, err := a.Create(c.ctx, "q", driver.NodeSpec{Prefix: writer, Data: data()})
+				j, err := tryJoin(c.ctx, a, "q", writer, nil)
+				full := len(queue) > 4
 				switch {
 				case err == nil:
 					created++
@@ -98,16 +77,15 @@ var tokenCases = []testCase{
 					c.wantAhead(j, nodesOf(queue)...)
 					queue = append(queue, j.Place)
 					c.wantNodes("the queue", c.list(a, "q"), nodesOf(queue)...)
-					if len(queue) > 4 {
-						deleteOldest()
-					}
 				case errors.Is(err, driver.ErrUnavailable) && wait.elapsed() < c.config.bound():
-					if len(queue) > 0 {
-						deleteOldest()
-					}
+					full = len(queue) > 0 // a driver may have to wait until old nodes are gone
 					time.Sleep(retryPause)
 				default:
 					c.fatalf("Create returned %q near the end of the sequence, expected success, or ErrUnavailable until the older nodes have gone", err)
+				}
+				if full {
+					c.delete(a, "q", queue[0])
+					queue = queue[1:]
 				}
 			}
 			c.wantNodes("another session", c.listAfterWrite(b, "q"), nodesOf(queue)...)
@@ -128,9 +106,15 @@ func (t *tokens) wantHigher(c *check, p driver.Place) {
 	t.any, t.last = true, p
 }
 
-func tokensUntilClose(c *check, t *tokens) {
-	s := c.session()
-	t.wantHigher(c, c.create(s, "q", writer))
-	t.wantHigher(c, c.create(s, "q", writer))
-	c.close(s)
+func tokensOverClose(then func(c *check)) func(*check) {
+	return func(c *check) {
+		var t tokens
+		for range 5 {
+			s := c.session()
+			t.wantHigher(c, c.create(s, "q", writer))
+			t.wantHigher(c, c.create(s, "q", writer))
+			c.close(s)
+			then(c)
+		}
+	}
 }

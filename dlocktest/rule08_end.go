@@ -3,7 +3,6 @@ package dlocktest
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,28 +11,12 @@ import (
 )
 
 var endCases = []testCase{
-	{name: "a-session-lives-after-connect", why: "every lock would be lost as soon as it is granted",
-		run: solo(func(c *check, s session) {
-			c.delete(s, "q", c.create(s, "q", writer))
-			if closed(s.Done()) {
-				c.errorf("Done is closed in a session that lives, expected it to be open")
-			}
-			if s.Done() == nil {
-				c.errorf("Done returned nil, expected a channel")
-			}
-			c.wantAlive(s, "Create and Delete")
-		})},
 	{name: "an-idle-session-lives-on", why: "every lock that is held for longer than a session timeout would be lost", idle: true,
 		run: pair(func(c *check, a, b session) {
-			// endIdle checks that an idle session lives on. It may fail with a correct
-			// driver on a slow machine; runCase then retries it.
 			p := c.create(a, "q", writer)
-			select {
-			case <-a.Done():
+			if !outlives(a, 2*c.config.sessionTimeout()) {
 				c.fatalf("an idle session ended while the store could be reached: %v", a.Err())
-			case <-time.After(2 * c.config.sessionTimeout()):
 			}
-			c.wantAlive(a, "two session timeouts without a call")
 			c.wantNodes("after two session timeouts without a call", c.listAfterWrite(b, "q"), p.Node)
 		})},
 	{name: "an-expired-session-ends-and-no-other-does", why: whyEnd + "; and the end of one client must not be the end of all",
@@ -49,35 +32,34 @@ var endCases = []testCase{
 			c.wantAlive(again, "another session expired")
 		})},
 	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: func(c *check) {
-		// endWithAnswer checks that a session that the store has dropped ends with the
-		// answer to a request, and not only when its lease runs out, which takes half a
-		// session timeout at least. A driver may have to connect again for the answer.
+		// Its lease runs for half a session timeout at least. A driver may have to
+		// connect again for the answer.
 		wait := c.config.sessionTimeout() / 4
 		for name := range inEveryTry(func() map[string]bool {
 			late := make(map[string]bool)
 			for _, name := range []string{"Create", "List", "Watch", "WatchQueue", "Delete", "Replace"} {
 				s := c.session()
-				call := calls(c.ctx, s, c.create(s, "q", writer))[name]
+				call := c.calls(c.ctx, s, "q", c.create(s, "q", writer))[name]
 				c.expire(s)
-				for over := time.Now().Add(wait); s.Err() == nil && !late[name]; pauseBriefly() {
+				over := time.Now().Add(wait)
+				for ; s.Err() == nil && time.Now().Before(over); pauseBriefly() {
 					c.wantGivenUp(name+" in a session that the store has dropped", s, c.ctx, call())
-					late[name] = time.Now().After(over)
 				}
-				late[name] = s.Err() == nil
+				if s.Err() == nil {
+					late[name] = true
+				}
 			}
-			maps.DeleteFunc(late, func(_ string, isLate bool) bool { return !isLate })
 			return late
 		}) {
 			c.errorf("a session that the store had dropped lived on for more than %v of calls of %s, in every try: expected it to end with the store's next answer", wait, name)
 		}
 	}},
 	{name: "a-session-heard-from-late-keeps-its-nodes", why: whyEnd, needs: needCutOff, run: func(c *check) {
-		// endHeardLate lets the store hear from sessions again shortly before their
-		// leases run out, while another session waits for their nodes.
+		// The store hears from the sessions again shortly before their leases run out.
 		timeout := c.config.sessionTimeout()
 		var lived atomic.Bool
 		c.together(4, func(i int) {
-			holder, next := c.twoSessions()
+			holder, next := c.session(), c.session()
 			queue := fmt.Sprintf("q%d", i)
 			p := c.create(holder, queue, writer)
 			c.waitFor(next, queue, p.Node)
@@ -101,9 +83,8 @@ var endCases = []testCase{
 		}
 	}},
 	{name: "sessions-that-end-while-nobody-looks-leave-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
-		// endUnseen lets all sessions of the store expire, so that no process is there
-		// to see it. A contender that comes later may have to wait for a session
-		// timeout, in a store without a clock.
+		// In a store without a clock, a contender that comes later may have to wait
+		// for a session timeout.
 		timeout := c.config.sessionTimeout()
 		var took time.Duration
 		for range 3 {
@@ -124,30 +105,18 @@ var endCases = []testCase{
 		c.errorf("nodes of sessions that had expired before stood in the queue for %v after another session began, in three tries: expected less than two session timeouts", took)
 	}},
 	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: func(c *check) {
-		// endBeforeNodesGo checks that a session knows of its end before others see its
-		// nodes disappear. Err reads the clocks and must always be right. Done needs a
-		// timer, which may be late on a slow machine, so one success in three tries is
-		// enough.
+		// Err reads the clocks and must always be right. Done needs a timer, which may
+		// be late on a slow machine, so one success in three tries is enough.
 		for range 3 {
-			holder, next := c.twoSessions()
+			holder, next := c.session(), c.session()
 			p := c.create(holder, "q", writer)
 			c.cutOff(holder)
-			endedAt := make(chan time.Time, 1)
-			go func() {
-				select {
-				case <-holder.Done():
-					endedAt <- time.Now()
-				case <-c.ctx.Done():
-				}
-			}()
 			waitGone(c, next, "q", p.Node)
-			passed := time.Now()
 			inTime := closed(holder.Done())
-			if err := holder.Err(); err == nil {
+			if holder.Err() == nil {
 				c.fatalf("the node of a session that was cut off is gone, and Err of the session returns nil: expected the session to have ended before")
 			}
 			if inTime {
-				c.logf("Done closed %v before another session saw the node gone", passed.Sub(<-endedAt).Round(time.Millisecond))
 				return
 			}
 		}
@@ -161,9 +130,8 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: func(c *check) {
-			// endAfterSlowReplies cuts a session off while replies are in flight. Late
-			// replies must not prolong the lease by their delay. Slow replies may end a
-			// session, which is no failure.
+			// Late replies must not prolong the lease by their delay. Slow replies may end
+			// a session, which is no failure.
 			//
 			// Replies to heartbeats are delayed by less than a quarter of the timeout,
 			// after which [driver.Lease.Run] gives up. The result is conclusive only if a
@@ -179,14 +147,16 @@ var endCases = []testCase{
 			}
 			lives := false // whether a session survives without replies
 			// These functions mostly wait, so they run concurrently.
-			waits := []func(){
+			c.atOnce(
 				func() { endAfterSlowLists(c, timeout/20) },
 				func() { endAfterSlowLists(c, timeout/4) },
 				func() { slowBeats(22) },
 				func() { slowBeats(20) },
-				func() { lives = c.livesWithoutReplies(c.session()) },
-			}
-			c.together(len(waits), func(i int) { waits[i]() })
+				func() {
+					s := c.session()
+					c.delayReplies(s, 2*timeout)
+					lives = outlives(s, timeout+timeout*3/4)
+				})
 			if lives {
 				c.hookHadNoEffect("DelayReplies", "a session outlived its timeout although each reply took twice the timeout, "+
 					"or the sessions of Config.New have a longer timeout than Config.SessionTimeout")
@@ -218,7 +188,7 @@ var endCases = []testCase{
 			p := c.create(a, "q", writer)
 			c.wantAlive(a, "Create")
 			c.pause(a, 2*c.config.sessionTimeout())
-			if err := a.Err(); err == nil {
+			if a.Err() == nil {
 				c.fatalf("Err returned nil after a pause of twice the session timeout, expected the session to have ended")
 			}
 			c.awaitSessionEnd(a, "a pause of twice the session timeout")
@@ -283,7 +253,7 @@ func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
 // replies to heartbeats in flight.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
-	holder, next := c.twoSessions()
+	holder, next := c.session(), c.session()
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
@@ -299,16 +269,12 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 // its timeout, and then cuts it off. It reports whether the session outlived its
 // timeout, which proves that a slow reply renewed the lease.
 func endAfterSlowBeats(c *check, percent int) (counted bool) {
-	holder, next := c.twoSessions()
+	holder, next := c.session(), c.session()
 	timeout := c.timeoutOf(holder)
 	delay := timeout * time.Duration(percent) / 100
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, delay)
-	select {
-	case <-holder.Done():
-	case <-time.After(timeout + timeout/16):
-	}
-	if holder.Err() != nil {
+	if !outlives(holder, timeout+timeout/16) {
 		c.logf("the session did not survive replies that took %v", delay)
 		return false
 	}
@@ -316,15 +282,11 @@ func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	return true
 }
 
-// livesWithoutReplies delays replies by twice the session timeout and reports
-// whether the session survives, in which case Config.DelayReplies has no
-// effect.
-func (c *check) livesWithoutReplies(s driver.Session) bool {
-	timeout := c.config.sessionTimeout()
-	c.delayReplies(s, 2*timeout)
+// outlives reports whether the session lives for that long.
+func outlives(s session, d time.Duration) bool {
 	select {
 	case <-s.Done():
-	case <-time.After(timeout + timeout*3/4):
+	case <-time.After(d):
 	}
 	return s.Err() == nil
 }

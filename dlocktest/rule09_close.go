@@ -1,11 +1,9 @@
 package dlocktest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -41,12 +39,7 @@ var closeCases = []testCase{
 		for range 10 {
 			holder := c.session()
 			p := c.create(holder, "q", writer)
-			c.expectEnd(holder)
-			c.together(2, func(i int) {
-				if i == 0 {
-					c.close(holder)
-					return
-				}
+			c.atOnce(func() { c.close(holder) }, func() {
 				waitGone(c, next, "q", p.Node)
 				if !closed(holder.Done()) {
 					c.fatalf("another session saw the node gone while Done was open, expected Close to close Done before the nodes go")
@@ -73,19 +66,13 @@ var closeCases = []testCase{
 				a := c.session()
 				c.create(a, "q", writer)
 				c.expectEnd(a)
-				var mu sync.Mutex
-				var results []error
-				c.together(4, func(int) {
-					err := a.Close()
+				var results [4]string
+				c.together(len(results), func(i int) {
+					results[i] = fmt.Sprint(a.Close())
 					c.wantEnded("Err", a.Err())
-					mu.Lock()
-					defer mu.Unlock()
-					results = append(results, err)
 				})
-				for _, err := range results {
-					if !sameError(err, results[0]) {
-						c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
-					}
+				if results != [4]string{results[0], results[0], results[0], results[0]} {
+					c.errorf("concurrent calls of Close returned %v, expected the same of all", results)
 				}
 				c.wantNodes("after concurrent calls of Close", c.listAfterWrite(b, "q"))
 			}
@@ -95,12 +82,7 @@ var closeCases = []testCase{
 		c.rounds(8, func(int) {
 			a := c.session()
 			p := c.create(a, "q", writer)
-			c.expectEnd(a)
-			c.together(4, func(i int) {
-				if i == 0 {
-					c.close(a)
-					return
-				}
+			calls := func() {
 				for n := 0; ; n++ {
 					c.exitIfAbandoned()
 					ctx, cancel := soonEnded(c.ctx, n, 2*usual)
@@ -114,7 +96,8 @@ var closeCases = []testCase{
 						return
 					}
 				}
-			})
+			}
+			c.atOnce(func() { c.close(a) }, calls, calls, calls)
 			c.wantNodes("after Close with calls in flight", c.listAfterWrite(b, "q"))
 		})
 		time.Sleep(c.config.sessionTimeout() / 20)
@@ -126,7 +109,7 @@ var closeCases = []testCase{
 				a := c.session()
 				c.create(a, "q", writer)
 				arrive := c.holdRequest(a, faults.OpCreate)
-				ctx, cancel := context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
+				ctx, cancel := c.shortly()
 				_, err := tryCreate(ctx, a, "q", writer)
 				cancel()
 				createFailed(c, a, ctx, err)
@@ -142,20 +125,15 @@ var closeCases = []testCase{
 			c.awaitSessionEnd(a, "the store ended the session")
 			eventuallyHolds(c, b, "q", "a session that expired")
 			p := c.create(b, "q", writer)
-			begin := time.Now()
-			_ = a.Close()
-			if took := time.Since(begin); took > closeGrace {
-				c.errorf("Close of a session that had expired took %v, expected a few seconds", took)
-			}
+			_ = c.closeInTime(a, "that had expired")
 			c.wantNodes("after Close of a session that had expired", c.listAfterWrite(b, "q"), p.Node)
 		})},
 	{name: "close-ends-a-session-whose-lease-has-run-out", why: whyLapsed, needs: needCutOff,
-		run: closeHealed("whose lease had run out", func(c *check, s driver.Session) { c.awaitSessionEnd(s, "the session was cut off") })},
+		run: closeHealed("whose lease had run out", func(c *check, s session) { c.awaitSessionEnd(s, "the session was cut off") })},
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff,
-		run: closeHealed("whose first Close had failed", func(_ *check, s driver.Session) { _ = s.Close() })},
+		run: closeHealed("whose first Close had failed", func(_ *check, s session) { _ = s.Close() })},
 	{name: "close-cut-off-at-any-time-leaves-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
-		// closeInterrupted cuts sessions off while they close. Their nodes must go when
-		// the store ends them, however far Close has come.
+		// The nodes must go when the store ends the sessions, however far Close has come.
 		const queues = 5
 		next := c.session()
 		full := func() driver.Session {
@@ -186,49 +164,41 @@ var closeCases = []testCase{
 		run: pair(func(c *check, a, b session) {
 			p := c.create(a, "q", writer)
 			heal := c.cutOff(a)
-			begin := time.Now()
-			err := a.Close()
-			if took := time.Since(begin); took > closeGrace {
-				c.errorf("Close of a session that was cut off took %v, expected a few seconds", took)
-			}
-			c.wantEnded("Err", a.Err())
-			checkEnded(c, a, p)
-			switch {
-			case err == nil && has(c.listAfterWrite(b, "q"), p.Node):
-				c.errorf("Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
-			case err != nil && !errors.Is(err, driver.ErrUnavailable):
-				c.errorf("Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", err)
-			}
-			switch again := a.Close(); {
-			case again == nil && has(c.listAfterWrite(b, "q"), p.Node):
-				c.errorf("a second Close returned nil and the session's node is there, expected an error that matches ErrUnavailable")
-			case again != nil && !errors.Is(again, driver.ErrUnavailable):
-				c.errorf("a second Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", again)
+			for _, which := range []string{"the first", "a second"} {
+				switch err := c.closeInTime(a, "that was cut off"); {
+				case err == nil && has(c.listAfterWrite(b, "q"), p.Node):
+					c.errorf("%s Close returned nil and the session's node is there, expected an error that matches ErrUnavailable", which)
+				case err != nil && !errors.Is(err, driver.ErrUnavailable):
+					c.errorf("%s Close of a session that was cut off returned %q, expected an error that matches ErrUnavailable", which, err)
+				}
+				checkEnded(c, a, p)
 			}
 			heal()
 			eventuallyHolds(c, b, "q", "a session that was closed while cut off")
 		})},
 }
 
-func sameError(a, b error) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
+// closeInTime closes a session whose store may be out of reach.
+func (c *check) closeInTime(s session, which string) error {
+	begin := time.Now()
+	err := s.Close()
+	if took := time.Since(begin); took > closeGrace {
+		c.errorf("Close of a session %s took %v, expected a few seconds", which, took)
 	}
-	return a.Error() == b.Error()
+	return err
 }
 
 // closeHealed returns a case that closes a session which has been cut off. Before
 // the cut heals, the case calls end.
-func closeHealed(after string, end func(c *check, s driver.Session)) func(*check) {
-	return func(c *check) {
-		a, b := c.twoSessions()
+func closeHealed(after string, end func(c *check, s session)) func(*check) {
+	return pair(func(c *check, a, b session) {
 		c.create(a, "q", writer)
 		heal := c.cutOff(a)
 		end(c, a)
 		heal()
 		closeRetrying(c, a)
 		c.wantNodes("after Close of a session "+after, c.listAfterWrite(b, "q"))
-	}
+	})
 }
 
 // closeRetrying closes a session, retrying because the first attempts may fail

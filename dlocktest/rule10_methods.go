@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -30,12 +29,9 @@ var methodCases = []testCase{
 					if nodes := c.list(s, queue); !has(nodes, p.Node) {
 						c.fatalf("List returned %v, expected the session's own %v in it", nodes, p.Node)
 					}
-					c.retry("Read", func() error {
-						if _, err := driver.Inspect(s).Read(c.ctx, queue, p.Name); !errors.Is(err, errors.ErrUnsupported) {
-							return err
-						}
-						return nil
-					})
+					if c.can&needRead != 0 {
+						c.read(s, queue, p.Name)
+					}
 					c.delete(s, queue, p)
 					c.wantUnreleasedEnd(w, "Delete of the node")
 					c.wantAlive(s, "calls from many goroutines")
@@ -47,14 +43,21 @@ var methodCases = []testCase{
 		c.close(s)
 		checkEnded(c, s, p)
 	})},
-	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: marks},
+	{name: "gone-and-bad-names-are-not-marked-as-passing", why: whyMark, run: solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		c.delete(s, "q", p)
+		if err := s.Delete(c.ctx, "q", p, driver.Changed); errors.Is(err, driver.ErrUnavailable) {
+			c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", err)
+		}
+		_, err := s.List(c.ctx, "a//b")
+		c.wantName("List of a bad queue", err)
+	})},
 	{name: "a-call-whose-ctx-had-ended-returns", why: whyCtx, run: solo(func(c *check, s session) {
-		// endedCtx calls every method with a ctx that has ended. The calls must return,
-		// and may succeed if they need not wait.
+		// The calls may succeed if they need not wait.
 		p := c.create(s, "q", writer)
 		ctx, cancel := context.WithCancel(c.ctx)
 		cancel()
-		for name, call := range calls(ctx, s, p) {
+		for name, call := range c.calls(ctx, s, "q", p) {
 			c.wantGivenUp(name, s, ctx, call())
 		}
 		c.wantAlive(s, "calls whose ctx had ended")
@@ -77,32 +80,21 @@ var methodCases = []testCase{
 	{name: "the-ctx-of-connect-is-not-the-session's", why: "every lock of a client would be lost when the call returns in which the session began",
 		run: func(c *check) {
 			ctx, cancel := context.WithCancel(c.ctx)
-			var s driver.Session
-			c.retry("Connect", func() (err error) {
-				s, err = c.connector().Connect(ctx)
-				return err
-			})
+			s := ask(c, "Connect", func() (session, error) { return c.connector().Connect(ctx) })
 			c.closeLater(s)
 			p := c.create(s, "q", writer)
 			cancel()
-			// Give the session time to end if it wrongly depends on the ctx.
-			select {
-			case <-s.Done():
+			if !outlives(s, c.config.sessionTimeout()/8) {
 				c.fatalf("the session ended with the ctx of Connect (%v), expected it to go on", s.Err())
-			case <-time.After(c.config.sessionTimeout() / 8):
 			}
 			c.wantNodes("after the ctx of Connect ended", c.list(s, "q"), p.Node)
 			c.delete(s, "q", p)
-			c.wantAlive(s, "the end of the ctx of Connect")
 		}},
 	{name: "an-ability-is-there-always-or-never", why: "tools would show a part of the queue, or find some of its locks",
 		run: pair(func(c *check, a, b session) {
-			// abilitiesAreStable repeats calls of optional methods, some with invalid
-			// arguments. A method must be supported always or never, and must change
-			// nothing if unsupported.
-			for _, s := range []driver.Session{a, b} {
-				p := c.create(s, "q", writer)
-				gone := c.create(s, "q", writer)
+			// Some arguments are invalid. A method that is not supported must change nothing.
+			for _, s := range []session{a, b} {
+				p, gone := c.create(s, "q", writer), c.create(s, "q", writer)
 				c.delete(s, "q", gone)
 				for name, ask := range map[string]func() error{
 					"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
@@ -129,22 +121,17 @@ var methodCases = []testCase{
 			}
 		})},
 	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: func(c *check) {
-		// promptWhileCutOff checks that calls return soon after their ctx ends, even if
-		// the session is cut off. The ctx ends after a tenth of the session timeout; a
-		// call that ignores it returns only when the session ends.
+		// A call that ignores its ctx returns only when the session ends.
 		timeout := c.config.sessionTimeout()
-		late := inEveryTry(func() map[string]bool {
+		for name := range inEveryTry(func() map[string]bool {
 			s := c.session()
 			p := c.create(s, "q", writer)
 			c.cutOff(s)
 			ctx, cancel := context.WithTimeout(c.ctx, timeout/10)
 			defer cancel()
-			// A List that is blocked until the session ends must not block other
-			// calls.
-			go func() { _, _ = s.List(c.ctx, "q") }()
+			go func() { _, _ = s.List(c.ctx, "q") }() // which must not block other calls
 			return lateCalls(c, ctx, s, p, timeout*4/10, func() { <-ctx.Done() })
-		})
-		for name := range late {
+		}) {
 			c.errorf("%s while cut off had not returned %v after its ctx had ended, in every try: expected it to return when its ctx ends",
 				name, timeout*4/10)
 		}
@@ -152,7 +139,7 @@ var methodCases = []testCase{
 	{name: "a-call-while-cut-off-fails-as-unavailable", why: whyMark, needs: needCutOff,
 		run: solo(func(c *check, s session) {
 			p := c.create(s, "q", writer)
-			pending := calls(c.ctx, s, p)
+			pending := c.calls(c.ctx, s, "q", p)
 			names := slices.Collect(maps.Keys(pending))
 			c.cutOff(s)
 			c.together(len(names), func(i int) {
@@ -160,17 +147,4 @@ var methodCases = []testCase{
 			})
 			c.awaitSessionEnd(s, "the session was cut off")
 		})},
-}
-
-func marks(c *check) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.delete(s, "q", p)
-	if err := s.Delete(c.ctx, "q", p, driver.Changed); errors.Is(err, driver.ErrUnavailable) {
-		c.errorf("a repeated Delete returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", err)
-	}
-	_, err := tryCreate(c.ctx, s, "q", "a/b-")
-	c.wantName("Create with a bad prefix", err)
-	_, err = s.List(c.ctx, "a//b")
-	c.wantName("List of a bad queue", err)
 }

@@ -17,54 +17,35 @@ const whyLeak = "a program that runs for months would fill its memory with what 
 var leakCases = []testCase{
 	{name: "close-leaves-no-goroutine", why: whyLeak, run: func(c *check) {
 		c.close(c.session())
-		c.leaks("Connect, use and Close", 8, 8, func() {
-			s := c.session()
-			makeNodesAndWatches(c, s)
-			c.close(s)
-		})
+		c.leaks("Connect, use and Close", 8, 8, func() { comeAndGo(c) })
 	}},
 	{name: "close-leaves-no-connection", why: whyLeak, run: func(c *check) {
 		const n = 8
-		visit := func() {
-			s := c.session()
-			makeNodesAndWatches(c, s)
-			c.close(s)
-		}
-		visit()
+		comeAndGo(c)
 		before, known := openFiles()
 		if !known {
 			c.logf("this system does not show how many connections are open")
 			return
 		}
 		for range n {
-			visit()
+			comeAndGo(c)
 		}
-		var left int
-		defer func() {
-			if left >= n {
-				c.errorf("after %d times Connect, use and Close, %d files and connections were open that were not open before, be it by the driver or by a proxy of the test", n, left)
-			}
-		}()
-		c.eventually(func() bool {
+		c.eventually(func() (any, bool) {
 			after, _ := openFiles()
-			left = added(before, after)
-			return left < n
-		}, "no connection stays open after Connect, use and Close")
+			left := added(before, after)
+			return left, left < n
+		}, "after %d times Connect, use and Close, fewer than %d files and connections are open that were not open before, "+
+			"be it by the driver or by a proxy of the test", n, n)
 	}},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: func(c *check) {
-		// closeCutOffLeaksNothing checks that closing a session leaks nothing even if
-		// it is cut off. It closes several concurrently, because each Close may take a
-		// session timeout.
+		// The sessions close concurrently, because each Close may take a session timeout.
 		const n = 4
 		visit := func(cut bool) {
-			sessions := make([]driver.Session, n)
-			heals := make([]func(), n)
-			for i := range sessions {
-				sessions[i], heals[i] = c.session(), func() {}
-			}
+			sessions, heals := c.sessions(n), make([]func(), n)
 			for i, s := range sessions {
 				makeNodesAndWatches(c, s)
 				c.expectEnd(s)
+				heals[i] = func() {}
 				if cut {
 					heals[i] = c.cutOff(s)
 				}
@@ -80,7 +61,7 @@ var leakCases = []testCase{
 	{name: "calls-in-flight-end-with-close", why: "a call that goes on may send its request after Close, when the session has ended and the program may have closed the store",
 		needs: needCutOff, run: func(c *check) {
 			timeout := c.config.sessionTimeout()
-			late := inEveryTry(func() map[string]bool {
+			for name := range inEveryTry(func() map[string]bool {
 				s := c.session()
 				p := c.create(s, "q", writer)
 				c.cutOff(s)
@@ -88,8 +69,7 @@ var leakCases = []testCase{
 					time.Sleep(timeout / 20) // give the calls time to be sent
 					_ = s.Close()
 				})
-			})
-			for name := range late {
+			}) {
 				c.errorf("%s, in flight when Close was called while cut off, had not returned %v after Close, in every try: expected Close to end it and to wait for it",
 					name, timeout/4)
 			}
@@ -136,7 +116,22 @@ var leakCases = []testCase{
 		})
 		c.wantAlive(s, "calls whose ctx ended")
 	})},
-	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: overload},
+	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: solo(func(c *check, s session) {
+		// Many calls with short deadlines compete for one lock, several on each
+		// session, so that most of them fail. A pool may keep connections, so only
+		// goroutines in the number of the calls count.
+		usual := createTime(c, s)
+		clients := []*client{c.client(), c.client(), c.client()}
+		for _, cl := range clients {
+			c.unlock(cl.lock())
+		}
+		c.leaks("a rush of calls with short deadlines", 200, 1, func() {
+			c.together(8*len(clients), func(i int) {
+				clients[i%len(clients)].giveUp(20, usual, func(l *dlock.Lock) { _ = l.Unlock() })
+			})
+		})
+		c.idleLockIsFree(s)
+	})},
 }
 
 // leaks calls do the given number of times and fails if that leaves at least n
@@ -148,16 +143,10 @@ func (c *check) leaks(what string, n, times int, do func()) {
 		c.exitIfAbandoned()
 		do()
 	}
-	var kind, stack string
-	defer func() {
-		if kind != "" {
-			c.errorf("after %d times %s there were at least as many goroutines more of the kind %s, such as\n%s", n, what, kind, stack)
-		}
-	}()
-	c.eventually(func() bool {
-		kind, stack = grown(before, goroutines(), n)
-		return kind == ""
-	}, "no goroutine stays after %s", what)
+	c.eventually(func() (any, bool) {
+		kind, stack := grown(before, goroutines(), n)
+		return kind + ", such as\n" + stack, kind == ""
+	}, "there are fewer than %d goroutines more of one kind after %d times %s", n, times, what)
 }
 
 type group struct {
@@ -203,7 +192,7 @@ func startedBy(stack string) string {
 
 // makeNodesAndWatches leaves nodes and open watches behind, like a program that
 // closes its client without unlocking.
-func makeNodesAndWatches(c *check, s driver.Session) {
+func makeNodesAndWatches(c *check, s session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
 	c.list(s, "q")
@@ -211,6 +200,12 @@ func makeNodesAndWatches(c *check, s driver.Session) {
 	c.watch(s, "q", p)
 	c.watchQueue(s, "q")
 	c.watchQueue(s, "missing")
+}
+
+func comeAndGo(c *check) {
+	s := c.session()
+	makeNodesAndWatches(c, s)
+	c.close(s)
 }
 
 // openFiles counts the open file descriptors of the process by what they refer
@@ -232,22 +227,4 @@ func added(before, after map[string]int) (n int) {
 		n += max(0, count-before[target])
 	}
 	return n
-}
-
-// overload lets many calls with short deadlines compete for one lock, several
-// on each session, so that most of them fail. A pool may keep connections, so
-// only goroutines in the number of the calls count.
-func overload(c *check) {
-	s := c.session()
-	usual := createTime(c, s)
-	clients := []*client{c.client(), c.client(), c.client()}
-	for _, cl := range clients {
-		c.unlock(cl.lock())
-	}
-	c.leaks("a rush of calls with short deadlines", 200, 1, func() {
-		c.together(8*len(clients), func(i int) {
-			clients[i%len(clients)].giveUp(20, usual, func(l *dlock.Lock) { _ = l.Unlock() })
-		})
-	})
-	c.idleLockIsFree(s)
 }

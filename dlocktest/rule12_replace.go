@@ -3,7 +3,6 @@ package dlocktest
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
@@ -27,44 +26,27 @@ var replaceCases = []testCase{
 	})},
 	{name: "list-shows-exactly-one-of-the-names", why: "a contender that lists during a downgrade would see a free lock, or two holders",
 		run: solo(func(c *check, a session) {
-			observers := []driver.Session{a, c.session(), c.session()}
-			p := c.create(a, "q", writer)
-			behind := c.create(a, "q", writer)
-			for _, s := range observers {
+			p, behind := c.create(a, "q", writer), c.create(a, "q", writer)
+			var looks []func()
+			for _, s := range append(c.sessions(2), a) {
 				c.listAfterWrite(s, "q")
+				looks = append(looks, func() { c.wantOneName(s, "while the first of two nodes was replaced", p, behind) })
 			}
-			var replacing atomic.Bool
-			replacing.Store(true)
-			c.together(len(observers)+1, func(i int) {
-				if i == len(observers) {
-					defer replacing.Store(false)
-					now := p
-					c.rounds(120, func(n int) { now = c.replace(a, "q", now, []string{shared, writer}[n%2]) })
-					return
-				}
-				for replacing.Load() {
-					nodes := c.list(observers[i], "q")
-					if len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
-						c.fatalf("while the first of two nodes was replaced List returned %v, expected sequence %d under one name and then %v",
-							nodes, p.Seq, behind.Node)
-					}
-					pauseBriefly()
-				}
-			})
+			c.during(func() {
+				now := p
+				c.rounds(120, func(n int) { now = c.replace(a, "q", now, []string{shared, writer}[n%2]) })
+			}, looks...)
 		})},
 	{name: "replace-can-be-repeated-after-success", why: whyReplace, run: solo(func(c *check, s session) {
 		p := c.create(s, "q", writer)
 		now := c.replace(s, "q", p, shared)
 		for range 3 {
-			again := c.replace(s, "q", p, shared)
-			checkReplaced(c, p, again, shared)
+			checkReplaced(c, p, c.replace(s, "q", p, shared), shared)
 		}
 		c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 	})},
 	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, run: pair(func(c *check, a, b session) {
-		// deleteEveryPlace checks that a replaced node can be deleted by any place it
-		// had. It replaces some nodes twice, because a driver may remember only one old
-		// name.
+		// Some nodes are replaced twice, because a driver may remember only one old name.
 		stays := c.create(b, "q", writer)
 		for _, prefixes := range [][]string{{shared}, {shared, "web1-X-"}} {
 			for chosen := range len(prefixes) + 1 {
@@ -102,10 +84,7 @@ var replaceCases = []testCase{
 	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue,
 		run: pair(func(c *check, a, b session) {
 			p := c.create(a, "q", writer)
-			w := c.watch(a, "q", p)
-			c.removeQueue("q")
-			c.wantUnreleasedEnd(w, "removal of the queue")
-			c.eventually(func() bool { return len(c.list(a, "q")) == 0 }, "the session's List shows that its node is gone with its queue")
+			c.goneWithQueue(a, p)
 			stay := createNamesakes(c, a, b, "q", p.Node)
 			c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
 			c.wantNodes("after Replace of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
@@ -113,7 +92,7 @@ var replaceCases = []testCase{
 	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue",
 		run: solo(func(c *check, s session) {
 			p := c.create(s, "q", writer)
-			for _, prefix := range []string{"", "-", "web1", "a/b-", "../q2-", "a\n-"} {
+			for _, prefix := range badPrefixes {
 				c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
 			}
 			c.wantNodes("after Replace with bad prefixes", c.list(s, "q"), p.Node)
@@ -138,16 +117,15 @@ var replaceCases = []testCase{
 			c.wantGone("Read of the old name", err)
 		})},
 	{name: "a-reply-lost-before-the-commit-can-be-repeated", why: whyReplace, needs: needLoseRequest,
-		run: func(c *check) { replaceLosesReply(c, false) }},
+		run: replaceLost(false)},
 	{name: "a-reply-lost-after-the-commit-can-be-repeated", why: whyReplace, needs: needLoseReply,
-		run: func(c *check) { replaceLosesReply(c, true) }},
+		run: replaceLost(true)},
 	{name: "delete-after-a-lost-reply-takes-whichever-stands", why: whyDelete, needs: needLosses,
 		run: pair(func(c *check, a, b session) {
 			stays := c.create(b, "q", writer)
 			for i := range 4 {
 				p := c.create(a, "q", writer)
-				now := p
-				now.Name = driver.FormatName(shared, p.Seq)
+				now := driver.Place{Node: driver.Node{Name: driver.FormatName(shared, p.Seq), Seq: p.Seq, Epoch: p.Epoch}, Token: p.Token}
 				c.lose(a, faults.OpReplace, i%2 == 0)
 				inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
 				repeatDelete(c, a, "q", []driver.Place{p, now}[i/2], driver.Changed)
@@ -166,34 +144,42 @@ func checkReplaced(c *check, was, now driver.Place, prefix string) {
 	}
 }
 
-func replaceErr(c *check, s driver.Session, queue string, p driver.Place, prefix string) error {
+func replaceErr(c *check, s session, queue string, p driver.Place, prefix string) error {
 	_, err := s.Replace(c.ctx, queue, p, prefix)
 	return err
 }
 
-func inDoubtReplace(c *check, s driver.Session, err error) {
+func inDoubtReplace(c *check, s session, err error) {
 	c.mayFail("Replace whose request or reply was lost", s, c.ctx, err)
 }
 
-func replaceLosesReply(c *check, committed bool) {
-	a, b := c.twoSessions()
-	p := c.create(a, "q", writer)
-	behind := c.create(b, "q", writer)
-	c.lose(a, faults.OpReplace, committed)
-	inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
-	if nodes := c.listAfterWrite(b, "q"); a.Err() == nil && (len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node) {
-		c.fatalf("after a lost reply List returned %v, expected one of the two names of sequence %d and then %v", nodes, p.Seq, behind.Node)
-	}
-	var now driver.Place
-	c.retry("a repeated Replace", func() (err error) {
-		if now, err = a.Replace(c.ctx, "q", p, shared); errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
-			return nil
+func replaceLost(committed bool) func(*check) {
+	return pair(func(c *check, a, b session) {
+		p, behind := c.create(a, "q", writer), c.create(b, "q", writer)
+		c.lose(a, faults.OpReplace, committed)
+		inDoubtReplace(c, a, replaceErr(c, a, "q", p, shared))
+		if c.listAfterWrite(b, "q"); a.Err() == nil {
+			c.wantOneName(b, "after a lost reply", p, behind)
 		}
-		return err
+		now := ask(c, "a repeated Replace", func() (driver.Place, error) {
+			now, err := a.Replace(c.ctx, "q", p, shared)
+			if errors.Is(err, driver.ErrSessionEnded) && a.Err() != nil {
+				err = nil
+			}
+			return now, err
+		})
+		if c.endedWithConnection(a) {
+			return
+		}
+		checkReplaced(c, p, now, shared)
+		c.wantNodes("after Replace was repeated", c.listAfterWrite(b, "q"), now.Node, behind.Node)
 	})
-	if c.endedWithConnection(a) {
-		return
+}
+
+// wantOneName checks that the queue q holds the node p, under any name, and then
+// the node behind.
+func (c *check) wantOneName(s session, when string, p, behind driver.Place) {
+	if nodes := c.list(s, "q"); len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
+		c.fatalf("%s List returned %v, expected sequence %d under one name and then %v", when, nodes, p.Seq, behind.Node)
 	}
-	checkReplaced(c, p, now, shared)
-	c.wantNodes("after Replace was repeated", c.listAfterWrite(b, "q"), now.Node, behind.Node)
 }

@@ -15,9 +15,7 @@ const (
 
 var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: waiters(func(c *check, a, b session) {
-		// releaseWakes releases a node that is watched in three ways: by a place with a
-		// token, by name alone, and by Create. Each watch must send Released or end.
-		var sent, all int
+		// The node is watched by a place with a token, by name alone, and by Create.
 		for range 10 {
 			p := c.create(a, "q", writer)
 			q := c.join(b, "q", writer, last)
@@ -27,17 +25,13 @@ var releasedCases = []testCase{
 			}
 			c.release(a, "q", p)
 			for _, w := range watches {
-				all++
-				if c.awaitNews(w, "release of the node ahead") {
-					sent++
-				}
+				c.awaitNews(w, "release of the node ahead")
 			}
 			c.delete(b, "q", q.Place)
 			for _, w := range watches {
 				c.wantUnreleasedEnd(w, "release of the node ahead and Delete of the own one")
 			}
 		}
-		c.logf("%d of %d watches sent Released", sent, all)
 	})},
 	{name: "a-release-that-meets-the-arming-is-not-missed", why: whyWatch, run: watchMeetsDelete(driver.Released)},
 	{name: "a-reply-lost-can-be-repeated", why: whyDelete, needs: needLosses, run: waiters(func(c *check, a, b session) {
@@ -50,8 +44,7 @@ var releasedCases = []testCase{
 			c.awaitNews(w, "release of the node ahead whose reply was lost, and its repeat")
 			eventuallyHolds(c, b, "q", "a release that was repeated after a lost reply", q.Node)
 			c.delete(b, "q", q)
-			if a.Err() != nil {
-				c.logf("the session ended with its connection: %v", a.Err())
+			if c.endedWithConnection(a) {
 				return
 			}
 		}
@@ -61,11 +54,7 @@ var releasedCases = []testCase{
 			c.rounds(60, func(int) {
 				p := c.create(a, "q", writer)
 				q, w := c.waitFor(b, "q", p.Node)
-				c.together(2, func(i int) {
-					if i == 0 {
-						c.release(a, "q", p)
-						return
-					}
+				c.atOnce(func() { c.release(a, "q", p) }, func() {
 					if c.awaitNews(w, "release of the node ahead") {
 						c.wantNodes("after Released was received", c.list(b, "q"), q.Node)
 					}
@@ -81,15 +70,11 @@ var releasedCases = []testCase{
 				first, second, third := c.create(a, "q", writer), c.create(a, "q", writer), c.create(a, "q", writer)
 				q, w := c.waitFor(b, "q", first.Node, second.Node, third.Node)
 				c.release(a, "q", first)
-				if c.awaitNews(w, "release of a node ahead") {
-					c.delete(a, "q", second)
-					c.release(a, "q", third)
-					if c.endsEarly(w) {
-						early++
-					}
-				} else {
-					c.delete(a, "q", second)
-					c.delete(a, "q", third)
+				goesOn := c.awaitNews(w, "release of a node ahead")
+				c.delete(a, "q", second)
+				c.release(a, "q", third)
+				if goesOn && c.endsEarly(w) {
+					early++
 				}
 				c.delete(b, "q", q)
 				c.wantUnreleasedEnd(w, "Delete of the own node, after Released was received (round %d)", i)
@@ -98,33 +83,18 @@ var releasedCases = []testCase{
 				c.errorf("in %d rounds of %d a watch sent something or ended after Released, while its own node stood: expected it to go on for that node alone", early, n)
 			}
 		})},
-	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: func(c *check) {
-		c.wantNoOvertaking(10, "Delete of the own node", func(b driver.Session, q driver.Place) { c.delete(b, "q", q) })
-	}},
-	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: func(c *check) {
-		c.wantNoOvertaking(10, "an operator removed the own node", func(_ driver.Session, q driver.Place) { c.removeNode("q", q.Name) })
-	}},
+	{name: "released-does-not-overtake-the-delete-of-the-own-node", why: whyOvertook, run: notOvertaken(10, deleted)},
+	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: notOvertaken(10, nodeRemoved)},
 	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
-		run: func(c *check) {
-			// releasedAfterOperatorInSilence runs only three rounds, because each may take
-			// most of a session timeout.
-			c.wantNoOvertaking(3, "an operator removed the own node while no notice reached the watching session", func(b driver.Session, q driver.Place) {
-				c.silenceNotices(b)
-				c.removeNode("q", q.Name)
-			})
-		}},
-	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue,
-		run: func(c *check) {
-			c.wantNoOvertaking(10, "an operator removed the queue", func(driver.Session, driver.Place) { c.removeQueue("q") })
-		}},
-	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop,
-		run: func(c *check) {
-			c.wantNoOvertaking(10, "the store ended the own session", func(b driver.Session, _ driver.Place) { c.expire(b) })
-		}},
+		run: notOvertaken(3, event{"an operator removed the node while no notice reached its session", func(c *check, s session, p driver.Place) {
+			c.silenceNotices(s) // each round may take most of a session timeout
+			c.removeNode("q", p.Name)
+		}})},
+	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: notOvertaken(10, queueRemoved)},
+	{name: "released-does-not-overtake-the-expiry-of-the-own-session", why: whyOvertook, needs: needDrop, run: notOvertaken(10, expires)},
 	{name: "the-release-of-the-own-node-is-not-released", why: whyOvertook, run: waiters(func(c *check, a, b session) {
 		for range 10 {
-			ahead := c.create(b, "q", writer)
-			p := c.create(a, "q", writer)
+			ahead, p := c.create(b, "q", writer), c.create(a, "q", writer)
 			alone, both := c.watch(a, "q", p), c.watch(a, "q", p, ahead.Node)
 			c.release(a, "q", p)
 			c.wantUnreleasedEnd(alone, "release of the own node")
@@ -132,7 +102,7 @@ var releasedCases = []testCase{
 			c.delete(b, "q", ahead)
 		}
 	})},
-	{name: "a-watch-of-a-queue-sends-no-released", why: whyReleased, run: queueSees("release of a node", watchSeesDelete(driver.Released))},
+	{name: "a-watch-of-a-queue-sends-no-released", why: whyReleased, run: queueSees(released)},
 	{name: "delete-is-not-released", why: whyReleased, run: waiters(func(c *check, a, b session) {
 		for range 5 {
 			p, watches := nodeWithWatches(c, a, b)
@@ -158,10 +128,10 @@ var releasedCases = []testCase{
 		}
 	})},
 	{name: "replace-is-not-released", why: whyReleased, needs: needReleased, run: watchReplaced},
-	{name: "close-is-not-released", why: whyReleased, needs: needReleased, run: watchOwnerCloses},
-	{name: "expiry-is-not-released", why: whyReleased, needs: needReleased | needDrop, run: watchOwnerExpires},
-	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needReleased | needRemoveNode, run: watchNodeRemoved},
-	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needReleased | needRemoveQueue, run: watchQueueRemoved},
+	{name: "close-is-not-released", why: whyReleased, needs: needReleased, run: endsWatches(closes)},
+	{name: "expiry-is-not-released", why: whyReleased, needs: needReleased | needDrop, run: endsWatches(expires)},
+	{name: "an-operator's-removal-is-not-released", why: whyReleased, needs: needReleased | needRemoveNode, run: endsWatches(nodeRemoved)},
+	{name: "the-removal-of-a-queue-is-not-released", why: whyReleased, needs: needReleased | needRemoveQueue, run: endsWatches(queueRemoved)},
 	{name: "a-broken-connection-is-not-released", why: whyReleased, needs: needReset,
 		run: waiters(func(c *check, a, b session) {
 			p, watches := nodeWithWatches(c, a, b)
@@ -185,42 +155,39 @@ var releasedCases = []testCase{
 		})},
 }
 
-// twoWaiters returns two sessions that have already waited in the queue,
-// because a driver may send Released only for releases by such sessions.
-func (c *check) twoWaiters() (a, b driver.Session) {
-	a, b = c.twoSessions()
-	c.waitOnce(a, b, "q")
-	c.waitOnce(b, a, "q")
-	return a, b
-}
-
-// wantNoOvertaking removes a contender's own node with removeOwn and then
-// releases the node ahead. The watch may still send Released, but must have
+// notOvertaken returns a case in which a contender's own node goes, and then the
+// node ahead is released. The watch may still send Released, but must have
 // ended by the time that the contender receives Released. Otherwise the
 // contender would believe that it holds the lock.
-func (c *check) wantNoOvertaking(n int, after string, removeOwn func(b driver.Session, q driver.Place)) {
-	for i := range n {
-		a, b := c.twoWaiters()
-		p := c.create(a, "q", writer)
-		j := c.join(b, "q", writer, last)
-		var watches []driver.Watch
-		if j.Watch.C != nil {
-			watches = append(watches, j.Watch)
-		}
-		for range 1 + i%3 {
-			watches = append(watches, c.watch(b, "q", j.Place, p.Node))
-		}
-		removeOwn(b, j.Place)
-		if err := a.Delete(c.ctx, "q", p, driver.Released); err != nil && !errors.Is(err, driver.ErrGone) && !errors.Is(err, driver.ErrUnavailable) {
-			c.errorf("Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
-		}
-		for _, w := range watches {
-			if c.awaitNews(w, "%s and then release of the node ahead", after) && !hasNews(w.C) {
-				c.fatalf("Released was received and the watch is open, although the own node was gone before the release: %s", after)
+func notOvertaken(rounds int, own event) func(*check) {
+	round := func(armed int) func(*check) {
+		return waiters(func(c *check, a, b session) {
+			p := c.create(a, "q", writer)
+			j := c.join(b, "q", writer, last)
+			watches := []driver.Watch{c.watch(b, "q", j.Place, p.Node)}
+			for range armed {
+				watches = append(watches, c.watch(b, "q", j.Place, p.Node))
 			}
+			if j.Watch.C != nil {
+				watches = append(watches, j.Watch)
+			}
+			own.play(c, b, j.Place)
+			if err := a.Delete(c.ctx, "q", p, driver.Released); err != nil && !errors.Is(err, driver.ErrGone) && !errors.Is(err, driver.ErrUnavailable) {
+				c.errorf("Delete returned %q, expected success, ErrGone or ErrUnavailable", err)
+			}
+			for _, w := range watches {
+				if c.awaitNews(w, "%s, and then release of the node ahead", own) && !hasNews(w.C) {
+					c.fatalf("Released was received and the watch is open, although the own node was gone before the release: %s", own)
+				}
+			}
+			c.close(a)
+			c.expectEnd(b)
+			_ = b.Close()
+		})
+	}
+	return func(c *check) {
+		for i := range rounds {
+			round(i % 3)(c)
 		}
-		c.close(a)
-		c.expectEnd(b)
-		_ = b.Close()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -38,14 +39,29 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-func (c *check) eventually(holds func() bool, what string, args ...any) {
+// ask is like retry, for a call with a result.
+func ask[T any](c *check, what string, call func() (T, error)) (result T) {
+	c.retry(what, func() (err error) {
+		result, err = call()
+		return err
+	})
+	return result
+}
+
+// eventually calls look until it is satisfied, and returns what look has found
+// at last. If that takes too long, the case fails.
+func (c *check) eventually(look func() (found any, satisfied bool), what string, args ...any) any {
 	wait := c.startWait()
-	for pause := time.Millisecond; !holds(); pause = min(2*pause, 20*time.Millisecond) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.exitIfAbandoned()
+		found, satisfied := look()
+		if satisfied {
+			return found
+		}
 		select {
 		case <-time.After(pause):
 		case <-wait.over:
-			c.fatalf("not seen within %v, and expected in the end: %s", wait.elapsed(), fmt.Sprintf(what, args...))
+			c.fatalf("not seen within %v, and expected in the end: %s; the last look found %v", wait.elapsed(), fmt.Sprintf(what, args...), found)
 		}
 	}
 }
@@ -68,6 +84,26 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
+// atOnce runs the functions as together does.
+func (c *check) atOnce(all ...func()) { c.together(len(all), func(i int) { all[i]() }) }
+
+// during does the work, and meanwhile calls each look again and again.
+func (c *check) during(work func(), looks ...func()) {
+	var over atomic.Bool
+	c.together(len(looks)+1, func(i int) {
+		if i == len(looks) {
+			defer over.Store(true)
+			work()
+			return
+		}
+		for !over.Load() {
+			looks[i]()
+			pauseBriefly()
+		}
+		looks[i]()
+	})
+}
+
 // pauseBriefly slows down a loop of requests, which might otherwise starve
 // heartbeats.
 func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
@@ -79,11 +115,7 @@ func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
 
 func (c *check) sessionOf(store driver.Connector) driver.Session {
 	c.exitIfAbandoned()
-	var s driver.Session
-	c.retry("Connect", func() (err error) {
-		s, err = store.Connect(c.ctx)
-		return err
-	})
+	s := ask(c, "Connect", func() (session, error) { return store.Connect(c.ctx) })
 	if s == nil {
 		c.fatalf("Connect returned neither a session nor an error")
 	}
@@ -91,7 +123,12 @@ func (c *check) sessionOf(store driver.Connector) driver.Session {
 	return s
 }
 
-func (c *check) twoSessions() (a, b driver.Session) { return c.session(), c.session() }
+func (c *check) sessions(n int) (all []session) {
+	for range n {
+		all = append(all, c.session())
+	}
+	return all
+}
 
 func (c *check) close(s driver.Session) {
 	c.expectEnd(s)
@@ -113,12 +150,10 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 
 // join creates a node and returns all that Create returns. With a predecessor
 // function, the driver may also arm a watch.
-func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (j driver.Joined) {
-	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
-		j, err = tryJoin(c.ctx, s, queue, prefix, predecessor)
-		return err
+func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) driver.Joined {
+	return ask(c, fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (driver.Joined, error) {
+		return tryJoin(c.ctx, s, queue, prefix, predecessor)
 	})
-	return j
 }
 
 func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
@@ -128,29 +163,24 @@ func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
 }
 
 func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver.Place, text string) {
-	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
+	p = ask(c, fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (driver.Place, error) {
 		d := data()
+		defer clear(d)
 		text = string(d)
 		j, err := s.Create(c.ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d})
-		p = j.Place
-		clear(d)
-		return err
+		return j.Place, err
 	})
 	return p, text
 }
 
 // createMany creates 2n nodes from each of three sessions concurrently and
 // returns their places, sorted by token.
-func createMany(c *check, queue string, n int) []driver.Place {
-	var sessions [3]driver.Session
-	for i := range sessions {
-		sessions[i] = c.session()
-	}
+func createMany(c *check, n int) (all []driver.Place) {
+	sessions := c.sessions(3)
 	var mu sync.Mutex
-	var all []driver.Place
 	c.together(2*len(sessions), func(i int) {
 		for range n {
-			p := c.create(sessions[i%3], queue, fmt.Sprintf("h%d-W-", i))
+			p := c.create(sessions[i%3], "q", fmt.Sprintf("h%d-W-", i))
 			mu.Lock()
 			all = append(all, p)
 			mu.Unlock()
@@ -170,12 +200,8 @@ func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined)
 	return p, c.join(s, "q", reader, nil)
 }
 
-func (c *check) list(s driver.Session, queue string) (nodes []driver.Node) {
-	c.retry(fmt.Sprintf("List(%q)", queue), func() (err error) {
-		nodes, err = s.List(c.ctx, queue)
-		return err
-	})
-	return nodes
+func (c *check) list(s driver.Session, queue string) []driver.Node {
+	return ask(c, fmt.Sprintf("List(%q)", queue), func() ([]driver.Node, error) { return s.List(c.ctx, queue) })
 }
 
 // listAfterWrite returns the current state of a queue. A server that lags may
@@ -188,20 +214,20 @@ func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
 	return without(nodes, p.Node)
 }
 
-func (c *check) read(s driver.Session, queue, name string) (info driver.NodeInfo) {
-	c.retry(fmt.Sprintf("Read(%q, %q)", queue, name), func() (err error) {
-		info, err = driver.Inspect(s).Read(c.ctx, queue, name)
-		return err
+func (c *check) read(s driver.Session, queue, name string) driver.NodeInfo {
+	return ask(c, fmt.Sprintf("Read(%q, %q)", queue, name), func() (driver.NodeInfo, error) {
+		return driver.Inspect(s).Read(c.ctx, queue, name)
 	})
-	return info
 }
 
-func (c *check) replace(s driver.Session, queue string, p driver.Place, prefix string) (now driver.Place) {
-	c.retry(fmt.Sprintf("Replace(%q, %q, %q)", queue, p.Name, prefix), func() (err error) {
-		now, err = s.Replace(c.ctx, queue, p, prefix)
-		return err
+func (c *check) walk(s driver.Session, prefix string) []string {
+	return ask(c, fmt.Sprintf("Walk(%q)", prefix), func() ([]string, error) { return driver.Inspect(s).Walk(c.ctx, prefix) })
+}
+
+func (c *check) replace(s driver.Session, queue string, p driver.Place, prefix string) driver.Place {
+	return ask(c, fmt.Sprintf("Replace(%q, %q, %q)", queue, p.Name, prefix), func() (driver.Place, error) {
+		return s.Replace(c.ctx, queue, p, prefix)
 	})
-	return now
 }
 
 func (c *check) delete(s driver.Session, queue string, p driver.Place) {

@@ -56,20 +56,17 @@ var valueCases = []testCase{
 	{name: "the-next-contender-sees-what-the-last-one-set", why: whyValue, needs: needValue,
 		run: pair(func(c *check, a, b session) {
 			c.rounds(40, func(n int) {
-				value := fmt.Sprint(n)
 				p := c.create(a, "q", writer)
 				q, w := c.waitFor(b, "q", p.Node)
 				defer w.Stop()
-				c.together(2, func(i int) {
-					if i == 0 {
-						c.setValue(a, "q", p, value)
-						c.release(a, "q", p)
-						return
-					}
+				c.atOnce(func() {
+					c.setValue(a, "q", p, fmt.Sprint(n))
+					c.release(a, "q", p)
+				}, func() {
 					if !c.awaitNews(w, "release of the node ahead") { // a watch may end early
-						c.eventually(func() bool { return !has(c.list(b, "q"), p.Node) }, "the node ahead is gone")
+						eventuallyHolds(c, b, "q", "the node ahead", q.Node)
 					}
-					c.wantValue("the session that waited", b, "q", value, p.Token)
+					c.wantValue("the session that waited", b, "q", fmt.Sprint(n), p.Token)
 				})
 				c.delete(b, "q", q)
 			})
@@ -129,8 +126,8 @@ var valueCases = []testCase{
 		})},
 	{name: "set-value-checks-and-writes-in-one-step", why: whyValueStale, needs: needValue,
 		run: pair(func(c *check, a, b session) {
-			// setInOneStep races SetValue with a Delete of its node. Once another session has
-			// seen that the node is gone, the value must not change any more.
+			// Once another session has seen that the node is gone, the value must not
+			// change any more.
 			c.rounds(60, func(n int) {
 				p := c.create(a, "q", writer)
 				set := make(chan error, 1)
@@ -157,15 +154,10 @@ var valueCases = []testCase{
 				}
 			}
 			c.rounds(40, func(n int) {
-				p, set := c.create(s, "r", writer), make(chan struct{})
-				go func() {
-					defer close(set)
-					c.setValue(s, "r", p, fmt.Sprint(n))
-				}()
-				now := c.replace(s, "r", p, shared)
-				<-set
+				p := c.create(s, "r", writer)
+				c.atOnce(func() { c.setValue(s, "r", p, fmt.Sprint(n)) }, func() { c.replace(s, "r", p, shared) })
 				c.wantValue("after SetValue that met a Replace", s, "r", fmt.Sprint(n), p.Token)
-				c.delete(s, "r", now)
+				c.delete(s, "r", p)
 			})
 		})},
 	{name: "set-value-takes-any-bytes-up-to-the-limit", why: "a checkpoint would come back changed", needs: needValue,
@@ -216,11 +208,7 @@ var valueCases = []testCase{
 			c.setValue(s, "q", p, "value")
 			c.setValue(s, "still", still, "value")
 			c.delete(s, "q", p)
-			var got []string
-			c.retry("Walk", func() (err error) {
-				got, err = driver.Inspect(s).Walk(c.ctx, "")
-				return err
-			})
+			got := c.walk(s, "")
 			// Walk may return q, which has no nodes any more. It must return nothing
 			// else, such as a node in which the store keeps the value of a queue.
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "q" })
@@ -231,7 +219,7 @@ var valueCases = []testCase{
 	{name: "set-value-and-value-refuse-a-bad-queue", why: "a name such as a/../b would reach another lock's value", needs: needValue,
 		run: solo(func(c *check, s session) {
 			p := c.create(s, "q", writer)
-			for _, queue := range []string{"", "/q", "q/", "q//r", "..", "q/../q", "a\n", "a\x00"} {
+			for _, queue := range badQueues {
 				c.wantName(fmt.Sprintf("SetValue in the queue %q", queue), driver.Inspect(s).SetValue(c.ctx, queue, p, []byte("value")))
 				_, _, err := driver.Inspect(s).Value(c.ctx, queue)
 				c.wantName(fmt.Sprintf("Value of the queue %q", queue), err)
@@ -239,13 +227,11 @@ var valueCases = []testCase{
 			c.wantValue("after SetValue in bad queues", s, "q", "", 0)
 		})},
 	{name: "a-set-value-whose-request-was-lost-can-be-repeated", why: whyValue, needs: needValue | needLoseRequest,
-		run: func(c *check) { setLost(c, false) }},
+		run: setLost(false)},
 	{name: "a-set-value-whose-reply-was-lost-can-be-repeated", why: whyValue, needs: needValue | needLoseReply,
-		run: func(c *check) { setLost(c, true) }},
+		run: setLost(true)},
 	{name: "create-tells-the-time-that-read-tells", why: "a job planned for another day would run now", needs: needValue | needRead,
 		run: pair(func(c *check, a, b session) {
-			// createdAt checks that the creation time returned by Create, if any, is the
-			// one that Read returns.
 			for range 3 { // the first Create in a queue may differ from later ones
 				j := c.join(a, "q", writer, nil)
 				c.listAfterWrite(b, "q")
@@ -256,11 +242,11 @@ var valueCases = []testCase{
 		})},
 }
 
-func (c *check) setValue(s driver.Session, queue string, p driver.Place, value string) {
+func (c *check) setValue(s session, queue string, p driver.Place, value string) {
 	c.retry(fmt.Sprintf("SetValue(%q, %q)", queue, p.Name), func() error { return driver.Inspect(s).SetValue(c.ctx, queue, p, []byte(value)) })
 }
 
-func (c *check) value(s driver.Session, queue string) (value []byte, token int64) {
+func (c *check) value(s session, queue string) (value []byte, token int64) {
 	c.retry(fmt.Sprintf("Value(%q)", queue), func() (err error) {
 		value, token, err = driver.Inspect(s).Value(c.ctx, queue)
 		return err
@@ -270,7 +256,7 @@ func (c *check) value(s driver.Session, queue string) (value []byte, token int64
 
 // wantValue checks the value that Value returns for a queue, and its token. A
 // token of zero means that there must be no value.
-func (c *check) wantValue(what string, s driver.Session, queue, value string, token int64) {
+func (c *check) wantValue(what string, s session, queue, value string, token int64) {
 	got, by := c.value(s, queue)
 	if string(got) != value || by != token || token == 0 && got != nil {
 		c.fatalf("%s: Value returned %d bytes, %.40q, of the token %d, expected %d bytes, %.40q, of %d", what, len(got), got, by, len(value), value, token)
@@ -279,7 +265,7 @@ func (c *check) wantValue(what string, s driver.Session, queue, value string, to
 
 // wantRefused checks that SetValue returns an error and does not change the
 // value. Unless kind is nil, the error must match it.
-func (c *check) wantRefused(what string, s driver.Session, queue string, p driver.Place, kind error, reader driver.Session) {
+func (c *check) wantRefused(what string, s session, queue string, p driver.Place, kind error, reader session) {
 	c.listAfterWrite(reader, queue)
 	before, token := c.value(reader, queue)
 	err := driver.Inspect(s).SetValue(c.ctx, queue, p, []byte("refused"))
@@ -297,16 +283,17 @@ func (c *check) wantRefused(what string, s driver.Session, queue string, p drive
 // store the value of another queue.
 var sideBySide = []string{"q", "q/~value", "~value/q", "q/value", "value/q", "kept/q", "~kept/q", "q/q", "q/kept-0000000001", "q~"}
 
-func setLost(c *check, committed bool) {
-	s := c.session()
-	p := c.create(s, "q", writer)
-	c.setValue(s, "q", p, "first")
-	c.lose(s, faults.OpSetValue, committed)
-	c.mayFail("SetValue whose outcome is unknown", s, c.ctx, driver.Inspect(s).SetValue(c.ctx, "q", p, []byte("second")))
-	if s.Err() != nil && c.endedWithConnection(s) {
-		return
-	}
-	c.setValue(s, "q", p, "second")
-	c.wantValue("after a repeated SetValue", s, "q", "second", p.Token)
-	c.delete(s, "q", p)
+func setLost(committed bool) func(*check) {
+	return solo(func(c *check, s session) {
+		p := c.create(s, "q", writer)
+		c.setValue(s, "q", p, "first")
+		c.lose(s, faults.OpSetValue, committed)
+		c.mayFail("SetValue whose outcome is unknown", s, c.ctx, driver.Inspect(s).SetValue(c.ctx, "q", p, []byte("second")))
+		if s.Err() != nil && c.endedWithConnection(s) {
+			return
+		}
+		c.setValue(s, "q", p, "second")
+		c.wantValue("after a repeated SetValue", s, "q", "second", p.Token)
+		c.delete(s, "q", p)
+	})
 }

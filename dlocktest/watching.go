@@ -9,20 +9,14 @@ import (
 
 func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
 	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
-	c.retry(what, func() (err error) {
-		w, err = s.Watch(c.ctx, queue, p, ahead...)
-		return err
-	})
+	w = ask(c, what, func() (driver.Watch, error) { return s.Watch(c.ctx, queue, p, ahead...) })
 	c.wantChannel(what, w)
 	return w
 }
 
 func (c *check) watchQueue(s driver.Session, queue string) (w driver.Watch) {
 	what := fmt.Sprintf("WatchQueue(%q)", queue)
-	c.retry(what, func() (err error) {
-		w, err = s.WatchQueue(c.ctx, queue)
-		return err
-	})
+	w = ask(c, what, func() (driver.Watch, error) { return s.WatchQueue(c.ctx, queue) })
 	c.wantChannel(what, w)
 	return w
 }
@@ -119,9 +113,9 @@ func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	}
 }
 
-func wantUnreleasedEnds(c *check, watches []driver.Watch, after string) {
+func wantUnreleasedEnds(c *check, watches []driver.Watch, after string, args ...any) {
 	c.together(len(watches), func(i int) {
-		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", after, i+1, len(watches))
+		c.wantUnreleasedEnd(watches[i], "%s (watch %d of %d)", fmt.Sprintf(after, args...), i+1, len(watches))
 	})
 }
 
@@ -154,41 +148,87 @@ func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watc
 	}
 }
 
-// The cases below remove a watched node without releasing it. Every watch must
-// end (rule 6: watches end when a node goes), and none may send Released (rule
-// 13: only for releases).
-
-func watchOwnerCloses(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.close(a)
-	wantUnreleasedEnds(c, watches, "Close of the node's session")
+// An event happens to a node of the queue q, to its session or to its queue.
+type event struct {
+	text string
+	play func(c *check, s session, p driver.Place) // p is a node of s
 }
 
-func watchOwnerExpires(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.expire(a)
-	wantUnreleasedEnds(c, watches, "expiry of the node's session")
-	c.awaitSessionEnd(a, "the store ended the session")
+func (e event) String() string { return e.text }
+
+var (
+	created      = event{"Create of another node", func(c *check, s session, _ driver.Place) { c.create(s, "q", reader) }}
+	cameAndWent  = event{"Create and Delete of another node", func(c *check, s session, _ driver.Place) { c.delete(s, "q", c.create(s, "q", reader)) }}
+	deleted      = event{"Delete of the node", func(c *check, s session, p driver.Place) { c.delete(s, "q", p) }}
+	released     = event{"release of the node", func(c *check, s session, p driver.Place) { c.release(s, "q", p) }}
+	replaced     = event{"Replace of the node", func(c *check, s session, p driver.Place) { c.replace(s, "q", p, shared) }}
+	replacedBack = event{"Replace of the node, and another one back to the first name", func(c *check, s session, p driver.Place) {
+		c.replace(s, "q", c.replace(s, "q", p, shared), writer)
+	}}
+	closes       = event{"Close of the node's session", func(c *check, s session, _ driver.Place) { c.close(s) }}
+	expires      = event{"the store ended the node's session", func(c *check, s session, _ driver.Place) { c.expire(s) }}
+	nodeRemoved  = event{"an operator removed the node", func(c *check, _ session, p driver.Place) { c.removeNode("q", p.Name) }}
+	queueRemoved = event{"an operator removed the queue, with the node", func(c *check, _ session, _ driver.Place) { c.removeQueue("q") }}
+	cutOff       = event{"the node's session was cut off, and ended", func(c *check, s session, _ driver.Place) {
+		c.cutOff(s)
+		c.awaitSessionEnd(s, "the session was cut off")
+	}}
+)
+
+// endsWatches returns a case in which a node that is watched goes without being
+// released. Every watch must end (rule 6: watches end when a node goes), and
+// none may send Released (rule 13: only for releases).
+func endsWatches(end event) func(*check) {
+	return waiters(func(c *check, a, b session) {
+		for i := 0; i < 2 && !c.isEnding(a); i++ {
+			p, watches := nodeWithWatches(c, a, b)
+			end.play(c, a, p)
+			wantUnreleasedEnds(c, watches, "%s", end)
+		}
+	})
 }
 
-func watchNodeRemoved(c *check) {
-	a, b := c.twoSessions()
-	p, watches := nodeWithWatches(c, a, b)
-	c.removeNode("q", p.Name)
-	wantUnreleasedEnds(c, watches, "an operator removed the node")
+// endsWatchByName returns a case in which a session watches another session's
+// node, as observers do. The watch may occasionally end early. An early end in
+// every round is a failure, because it would make observers list the queue all
+// the time.
+func endsWatchByName(ends ...event) func(*check) {
+	return pair(func(c *check, a, b session) {
+		early := 0
+		for _, end := range ends {
+			p := c.create(a, "q", writer)
+			w := c.watch(b, "q", named(p))
+			behind := c.create(b, "q", writer)
+			if c.endsEarly(w) {
+				early++
+			}
+			end.play(c, a, p)
+			c.wantUnreleasedEnd(w, "%s, which another session watched", end)
+			c.listAfterWrite(b, "q")
+			c.wantEndedWatch(c.watch(b, "q", named(p)), "%s", end)
+			c.delete(b, "q", behind)
+		}
+		if early > 1 && early == len(ends) {
+			c.errorf("in %d rounds of %d the watch of another session's node ended while that node stood, expected it to go on", early, len(ends))
+		}
+	})
 }
 
-func watchQueueRemoved(c *check) {
-	a, b := c.twoSessions()
-	_, watches := nodeWithWatches(c, a, b)
-	c.removeQueue("q")
-	wantUnreleasedEnds(c, watches, "an operator removed the queue")
+// queueSees returns a case in which two sessions watch a queue. Both watches
+// must end.
+func queueSees(change event) func(*check) {
+	return pair(func(c *check, a, b session) {
+		for i := 0; i < 2 && !c.isEnding(a); i++ {
+			p := c.create(a, "q", writer)
+			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
+			change.play(c, a, p)
+			c.wantUnreleasedEnd(own, "%s by its own session", change)
+			c.wantUnreleasedEnd(other, "%s by another session", change)
+		}
+	})
 }
 
-func watchReplaced(c *check) {
-	a, b := c.twoSessions()
+var watchReplaced = pair(func(c *check, a, b session) {
 	for range 2 {
 		p, watches := nodeWithWatches(c, a, b)
 		now := c.replace(a, "q", p, shared)
@@ -202,29 +242,23 @@ func watchReplaced(c *check) {
 		c.wantUnreleasedEnd(own, "Delete of the own node, which had been replaced")
 		c.wantUnreleasedEnd(other, "Delete of the node ahead, which had been replaced")
 	}
-}
+})
 
 // watchMeetsDelete deletes a node while two sessions are arming watches of it:
 // the node's own and that of the node behind it.
-func watchMeetsDelete(why driver.Cause) func(c *check) {
-	return func(c *check) {
-		a, b := c.twoSessions()
+func watchMeetsDelete(why driver.Cause) func(*check) {
+	return pair(func(c *check, a, b session) {
 		p := c.create(a, "q", writer)
 		c.rounds(300, func(round int) {
 			q := c.create(b, "q", writer)
-			var watches [3]driver.Watch
-			c.together(4, func(i int) {
-				switch i {
-				case 0:
-					watches[i] = c.watch(a, "q", p)
-				case 3:
-					c.remove(a, "q", p, why)
-				default:
-					watches[i] = c.watch(b, "q", q, p.Node)
-				}
-			})
-			c.wantUnreleasedEnd(watches[0], "Delete of the own node while the watch was being armed (round %d)", round)
-			for _, w := range watches[1:] {
+			var own, first, second driver.Watch
+			c.atOnce(
+				func() { own = c.watch(a, "q", p) },
+				func() { first = c.watch(b, "q", q, p.Node) },
+				func() { second = c.watch(b, "q", q, p.Node) },
+				func() { c.remove(a, "q", p, why) })
+			c.wantUnreleasedEnd(own, "Delete of the own node while the watch was being armed (round %d)", round)
+			for _, w := range []driver.Watch{first, second} {
 				if why == driver.Released {
 					c.awaitNews(w, "release of the node ahead while the watch was being armed (round %d)", round)
 				} else {
@@ -234,30 +268,5 @@ func watchMeetsDelete(why driver.Cause) func(c *check) {
 			}
 			a, b, p = b, a, q
 		})
-	}
-}
-
-// queueSees returns a case in which two sessions watch a queue. Both watches
-// must end after change is called.
-func queueSees(after string, prepare func(c *check, a, b driver.Session) (change func())) func(*check) {
-	return func(c *check) {
-		a, b := c.twoSessions()
-		for range 2 {
-			change := prepare(c, a, b)
-			own, other := c.watchQueue(a, "q"), c.watchQueue(b, "q")
-			change()
-			c.wantUnreleasedEnd(own, "%s by its own session", after)
-			c.wantUnreleasedEnd(other, "%s by another session", after)
-			if a.Err() != nil {
-				return
-			}
-		}
-	}
-}
-
-func watchSeesDelete(why driver.Cause) func(c *check, a, _ driver.Session) (change func()) {
-	return func(c *check, a, _ driver.Session) func() {
-		p := c.create(a, "q", writer)
-		return func() { c.remove(a, "q", p, why) }
-	}
+	})
 }
