@@ -26,6 +26,13 @@ func probe(t *testing.T, config Config) (have need) {
 			have |= n
 		}
 	}
+	for n, call := range inspections {
+		if succeeds(t, config, func(c *check, s, _ session) bool {
+			return !errors.Is(call(c, driver.Inspect(s), c.create(s, "abilities", writer)), errors.ErrUnsupported)
+		}) {
+			have |= n
+		}
+	}
 	for _, a := range config.Abilities {
 		switch n := needOf(a); {
 		case n == 0:
@@ -40,7 +47,7 @@ func probe(t *testing.T, config Config) (have need) {
 // succeeds reports whether try shows that the driver has an ability. It repeats
 // try if a session was lost. It takes any other failure for a missing ability,
 // because the test cases report failures themselves.
-func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Session) bool) bool {
+func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
 		c := &check{t: t, config: config, testCase: testCase{run: func(c *check) { can <- try(c, c.session(), c.session()) }}}
@@ -57,26 +64,24 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b driver.Sessio
 	return false
 }
 
-// trials maps each ability to a function that tests it with two sessions. If
+// inspections maps each ability to a method of driver.Inspector.
+var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) error{
+	needRead: func(c *check, i driver.Inspector, p driver.Place) error {
+		_, err := i.Read(c.ctx, "abilities", p.Name)
+		return err
+	},
+	needWalk:   func(c *check, i driver.Inspector, _ driver.Place) error { _, err := i.Walk(c.ctx, ""); return err },
+	needRemove: func(c *check, i driver.Inspector, p driver.Place) error { return i.Remove(c.ctx, "abilities", p) },
+	needValue: func(c *check, i driver.Inspector, _ driver.Place) error {
+		_, _, err := i.Value(c.ctx, "abilities")
+		return err
+	},
+}
+
+// trials maps each other ability to a function that tests it with two sessions. If
 // drivers may use the ability only sometimes, the function tries several times.
-var trials = map[need]func(c *check, a, b driver.Session) bool{
-	needRead: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Inspect(a).Read(c.ctx, "abilities", c.create(a, "abilities", writer).Name)
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needWalk: func(c *check, a, _ driver.Session) bool {
-		_, err := driver.Inspect(a).Walk(c.ctx, "")
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needRemove: func(c *check, a, _ driver.Session) bool {
-		err := driver.Inspect(a).Remove(c.ctx, "abilities", c.create(a, "abilities", writer))
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needValue: func(c *check, a, _ driver.Session) bool {
-		_, _, err := driver.Inspect(a).Value(c.ctx, "abilities")
-		return !errors.Is(err, errors.ErrUnsupported)
-	},
-	needCheck: func(c *check, _, _ driver.Session) bool {
+var trials = map[need]func(c *check, a, b session) bool{
+	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)
 		if can {
 			_, err := checker.Check(c.ctx)
@@ -84,14 +89,14 @@ var trials = map[need]func(c *check, a, b driver.Session) bool{
 		}
 		return can
 	},
-	needAhead: func(c *check, a, b driver.Session) bool {
+	needAhead: func(c *check, a, b session) bool {
 		return c.join(a, "abilities", writer, nil).Known || c.join(b, "abilities", writer, last).Known
 	},
-	needArmed: func(c *check, a, b driver.Session) bool {
+	needArmed: func(c *check, a, b session) bool {
 		c.create(a, "abilities", writer)
 		return c.join(b, "abilities", writer, last).Watch.C != nil || c.join(a, "abilities", writer, last).Watch.C != nil
 	},
-	needReleased: func(c *check, a, b driver.Session) bool {
+	needReleased: func(c *check, a, b session) bool {
 		c.waitOnce(a, b, "abilities")
 		for range 20 { // on a slow machine, the watch may report the removal before the release
 			p := c.create(a, "abilities", writer)

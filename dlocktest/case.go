@@ -1,11 +1,23 @@
 package dlocktest
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 type need uint
 
 const (
-	needDrop need = 1 << iota
+	needRead need = 1 << iota
+	needWalk
+	needRemove
+	needValue
+	needAhead
+	needArmed
+	needReleased
+	needCheck
+
+	needDrop
 	needCutOff
 	needReset
 	needSilenceNotices
@@ -19,54 +31,31 @@ const (
 	needPutNode
 	needRollOver
 	needLossy
-
-	needRead
-	needWalk
-	needRemove
-	needAhead
-	needArmed
-	needReleased
-	needCheck
-	needValue
 )
 
+// needNames are the names of all requirements: of abilities first, so that a
+// case that lacks both an ability and a hook is reported as not applicable
+// rather than as not checked, and then of the hooks of Config.
+var needNames = [...]string{
+	"Read", "Walk", "Remove", "SetValue", string(AbilityAhead), string(AbilityArmed), string(AbilityReleased), string(AbilityCheck),
+	"Drop", "CutOff", "Reset", "SilenceNotices", "LoseRequest", "LoseReply", "HoldRequest", "DelayReplies", "Pause",
+	"RemoveQueue", "RemoveNode", "PutNode", "NewNearRollOver", "NewLossy",
+}
+
 const (
+	needAbility = needDrop - 1 // all abilities
 	needLosses  = needLoseRequest | needLoseReply
 	needInspect = needRead | needWalk | needRemove | needValue
 )
 
-type requirement struct {
-	need    need
-	name    string
-	ability bool // true for an ability of sessions, false for a hook of Config
-}
-
-// needs lists all requirements, abilities first, so that a case that lacks both
-// an ability and a hook is reported as not applicable rather than as not
-// checked.
-var needs = []requirement{
-	{needRead, "Read", true},
-	{needWalk, "Walk", true},
-	{needRemove, "Remove", true},
-	{needValue, "SetValue", true},
-	{needAhead, string(AbilityAhead), true},
-	{needArmed, string(AbilityArmed), true},
-	{needReleased, string(AbilityReleased), true},
-	{needCheck, string(AbilityCheck), true},
-	{needDrop, "Drop", false},
-	{needCutOff, "CutOff", false},
-	{needReset, "Reset", false},
-	{needSilenceNotices, "SilenceNotices", false},
-	{needLoseRequest, "LoseRequest", false},
-	{needLoseReply, "LoseReply", false},
-	{needHoldRequest, "HoldRequest", false},
-	{needDelayReplies, "DelayReplies", false},
-	{needPause, "Pause", false},
-	{needRemoveQueue, "RemoveQueue", false},
-	{needRemoveNode, "RemoveNode", false},
-	{needPutNode, "PutNode", false},
-	{needRollOver, "NewNearRollOver", false},
-	{needLossy, "NewLossy", false},
+// names returns the names of the requirements.
+func (n need) names() (names []string) {
+	for i, name := range needNames {
+		if n&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func needOf(a Ability) need {
@@ -77,19 +66,18 @@ func needOf(a Ability) need {
 }
 
 func needNamed(ability string) need {
-	for _, n := range needs {
-		if n.ability && n.name == ability {
-			return n.need
-		}
+	i := slices.Index(needNames[:], ability)
+	if i < 0 {
+		return 0
 	}
-	return 0
+	return needAbility & (1 << i)
 }
 
 func (c Config) hooks() (have need) {
 	fields := reflect.ValueOf(c)
-	for _, n := range needs {
-		if !n.ability && !fields.FieldByName(n.name).IsNil() {
-			have |= n.need
+	for i, name := range needNames {
+		if hook := need(1 << i); hook&needAbility == 0 && !fields.FieldByName(name).IsNil() {
+			have |= hook
 		}
 	}
 	return have

@@ -324,78 +324,50 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// lateRequests are requests that the kit lets arrive late.
-type lateRequests struct {
-	mu sync.Mutex
-	// next has an element for each request that is still to be delayed. When
-	// that request is sent, the element is set to a function that delivers it.
-	next []*func()
-}
-
-// late makes the handler of a method delay requests when the kit asks for it.
-// Such a request fails, and calls arrives when it reaches the store.
+// late makes a method delay requests when the kit asks for it. Such a request
+// fails, and arrives is called when it reaches the store.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
-	l := new(lateRequests)
-	s.hold = l.hold
-	s.on(op, func(r *request, send func()) {
-		if l.sent(func() { arrives(r) }) {
-			r.err = errReset
-			return
+	var mu sync.Mutex
+	var next []*request // the requests to come that are to be delayed
+	s.hold = func() (arrive func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		held := new(request)
+		next = append(next, held)
+		return func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if held.s != nil { // it was sent
+				arrives(held)
+			}
 		}
-		send()
+	}
+	s.on(op, func(r *request, send func()) {
+		mu.Lock()
+		delayed := len(next) > 0
+		if delayed {
+			*next[0], next = *r, next[1:]
+			r.err = errReset
+		}
+		mu.Unlock()
+		if !delayed {
+			send()
+		}
 	})
 }
 
-// hold delays the session's next request. Calling arrive delivers it.
-func (l *lateRequests) hold() (arrive func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	request := new(func())
-	l.next = append(l.next, request)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if *request != nil {
-			(*request)()
-		}
-	}
-}
-
-// sent must be called for each request. It reports whether the request is
-// delayed, and if so keeps it for arrive.
-func (l *lateRequests) sent(request func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.next) == 0 {
-		return false
-	}
-	*l.next[0] = request
-	l.next = l.next[1:]
-	return true
-}
-
-// places are the nodes that a session has made.
-type places struct {
-	mu    sync.Mutex
-	queue map[string][]driver.Place
-}
+// places are the nodes that a session has made, each with its queue.
+type places struct{ sync.Map }
 
 func (s *faulty) places() *places {
-	a := &places{queue: make(map[string][]driver.Place)}
-	s.after(faults.OpCreate, func(r *request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.queue[r.queue] = append(a.queue[r.queue], r.joined.Place)
-	})
+	a := new(places)
+	s.after(faults.OpCreate, func(r *request) { a.Store(r.joined.Place, r.queue) })
 	return a
 }
 
 func (a *places) each(f func(queue string, p driver.Place)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for queue, all := range a.queue {
-		for _, p := range all {
-			f(queue, p)
-		}
-	}
+	a.Range(func(p, queue any) bool {
+		f(queue.(string), p.(driver.Place))
+		return true
+	})
 }

@@ -129,42 +129,30 @@ func (s *summary) update(r rule, f func(o *outcomes)) {
 // not, it skips t, or fails t if complete is set and a hook is missing.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
-	for _, n := range needs {
-		if k.needs&n.need == 0 || s.have&n.need != 0 {
-			continue
-		}
-		s.update(r, func(o *outcomes) { o.missing |= n.need })
-		switch {
-		case n.ability:
-			t.Skipf("%s not applicable: no %s", r.label(), n.name)
-		case !complete || n.need == needLossy:
-			t.Skipf("%s not checked: Config.%s is nil", r.label(), n.name)
-		}
-		t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), n.name)
-		return false
+	missing := k.needs &^ s.have
+	missing &= -missing // the first of them
+	s.update(r, func(o *outcomes) { o.missing |= missing })
+	switch {
+	case missing == 0:
+		return true
+	case missing&needAbility != 0:
+		t.Skipf("%s not applicable: no %s", r.label(), missing.names()[0])
+	case !complete || missing == needLossy:
+		t.Skipf("%s not checked: Config.%s is nil", r.label(), missing.names()[0])
 	}
-	return true
+	t.Errorf("%s not checked: Config.%s is nil, and Config.Complete demands everything", r.label(), missing.names()[0])
+	return false
 }
 
 // String returns one line per rule that says how much of it was checked.
 func (s *summary) String() string {
 	var b strings.Builder
 	b.WriteString("dlocktest: summary, of sessions with the abilities ")
-	b.WriteString(s.abilities())
+	b.WriteString(cmp.Or(strings.Join((s.have&needAbility).names(), ", "), "(none)"))
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n  %-33s %s", r, s.of[r.id()].describe(len(r.cases)))
 	}
 	return b.String()
-}
-
-func (s *summary) abilities() string {
-	var names []string
-	for _, n := range needs {
-		if n.ability && s.have&n.need != 0 {
-			names = append(names, n.name)
-		}
-	}
-	return cmp.Or(strings.Join(names, ", "), "(none)")
 }
 
 // describe summarizes a rule's outcomes in words. all is the number of its
@@ -191,21 +179,11 @@ func (o *outcomes) describe(all int) string {
 	if n := o.verdicts[unproven]; n > 0 {
 		add("not checked, as the fault that was played had no effect: %d cases", n)
 	}
-	var hooks, abilities []string
-	for _, n := range needs {
-		switch {
-		case o.missing&n.need == 0:
-		case n.ability:
-			abilities = append(abilities, "no "+n.name)
-		default:
-			hooks = append(hooks, "Config."+n.name+" is nil")
-		}
+	if hooks := (o.missing &^ needAbility).names(); hooks != nil {
+		add("not checked: Config.%s is nil", strings.Join(hooks, " is nil, Config."))
 	}
-	if hooks != nil {
-		add("not checked: %s", strings.Join(hooks, ", "))
-	}
-	if abilities != nil {
-		add("not applicable: %s", strings.Join(abilities, ", "))
+	if abilities := (o.missing & needAbility).names(); abilities != nil {
+		add("not applicable: no %s", strings.Join(abilities, ", no "))
 	}
 	return cmp.Or(strings.Join(parts, "; "), "not run")
 }

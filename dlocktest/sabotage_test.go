@@ -3,7 +3,6 @@ package dlocktest
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,29 +65,18 @@ const sabotageEnv = "DLOCKTEST_SABOTAGE"
 // child process. Otherwise it is skipped.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
-	switch {
-	case name == "":
+	if name == "" {
 		t.Skip("runs for other tests only, in a process of its own")
-	case name == soundName:
-		runSabotaged(t, func(*faulty) {})
-		return
 	}
-	for _, all := range sabotages {
-		if i := slices.IndexFunc(all, func(s sabotage) bool { return s.does == name }); i >= 0 {
-			runSabotaged(t, all[i].plant)
-			return
+	each(func(_ rule, s sabotage) {
+		if s.does == name {
+			// A broken driver may hang in every case.
+			closeGrace = 500 * time.Millisecond
+			config := configOf(s.plant)
+			config.Timeout = 500 * time.Millisecond
+			Run(t, config)
 		}
-	}
-	t.Fatalf("no sabotage %q", name)
-}
-
-// runSabotaged sets short time limits, because a broken driver may hang in every
-// case.
-func runSabotaged(t *testing.T, p plant) {
-	closeGrace = 500 * time.Millisecond
-	config := configOf(p)
-	config.Timeout = 500 * time.Millisecond
-	Run(t, config)
+	})
 }
 
 // errPlain returns an error that matches no error of package driver, as if the
