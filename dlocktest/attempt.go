@@ -52,9 +52,9 @@ func (c *check) attempt() {
 	ctx, cancel := context.WithTimeout(context.Background(), most-closeGrace/2)
 	defer cancel()
 	c.ctx = ctx
-	c.mayEnd = make(map[driver.Session]bool)
-	c.cuts = make(map[driver.Session]bool)
-	c.drops = make(map[driver.Session]driver.Node)
+	c.mayEnd = make(map[session]bool)
+	c.cuts = make(map[session]bool)
+	c.drops = make(map[session]driver.Node)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -182,9 +182,5 @@ func (c *check) suspectHooks() {
 }
 
 func (c *check) suspectHook(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.abandoned {
-		c.suspect = fmt.Sprintf(format, args...)
-	}
+	c.note(func() { c.suspect = fmt.Sprintf(format, args...) })
 }

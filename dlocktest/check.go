@@ -1,6 +1,7 @@
 package dlocktest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -112,12 +113,12 @@ type check struct {
 	unproven  string        // why the attempt proves nothing; usually empty
 	lost      error         // error of a session that ended unexpectedly
 	stall     time.Duration // the longest time for which the process did not run
-	opened    []driver.Session
-	mayEnd    map[driver.Session]bool // sessions that the case may have ended
+	opened    []session
+	mayEnd    map[session]bool // sessions that the case may have ended
 	heals     []func()
-	cuts      map[driver.Session]bool
-	drops     map[driver.Session]driver.Node // sessions ended by Config.Drop, each with one of its nodes
-	suspect   string                         // the Config hook that seems to have done nothing; usually empty
+	cuts      map[session]bool
+	drops     map[session]driver.Node // sessions ended by Config.Drop, each with one of its nodes
+	suspect   string                  // the Config hook that seems to have done nothing; usually empty
 	clients   []*dlock.Client
 
 	making sync.Mutex
@@ -129,10 +130,16 @@ type check struct {
 // errorf records a failure. The message says what the driver did and what was
 // expected.
 func (c *check) errorf(format string, args ...any) {
+	c.note(func() { c.failures = append(c.failures, fmt.Sprintf(format, args...)) })
+}
+
+// note calls f with c.mu held, unless the attempt is abandoned.
+func (c *check) note(f func()) {
+	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.abandoned {
-		c.failures = append(c.failures, fmt.Sprintf(format, args...))
+		f()
 	}
 }
 
@@ -141,14 +148,7 @@ func (c *check) fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func (c *check) logf(format string, args ...any) {
-	c.t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.abandoned {
-		c.t.Logf(format, args...)
-	}
-}
+func (c *check) logf(format string, args ...any) { c.note(func() { c.t.Logf(format, args...) }) }
 
 func (c *check) failed() bool {
 	c.mu.Lock()
@@ -167,35 +167,25 @@ func (c *check) exitIfAbandoned() {
 
 // hookFailed records that a Config hook failed. Only the first failure counts.
 func (c *check) hookFailed(hook string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.hook == "" && !c.abandoned {
-		c.hook = hook
-	}
+	c.note(func() { c.hook = cmp.Or(c.hook, hook) })
 }
 
 // hookHadNoEffect records that a Config hook injected no fault. The format and
 // args give the evidence.
 func (c *check) hookHadNoEffect(hook, format string, args ...any) {
-	c.mu.Lock()
-	if !c.abandoned && c.hook == "" {
-		c.t.Errorf("dlocktest: Config.%s had no effect: %s", hook, fmt.Sprintf(format, args...))
-	}
-	c.mu.Unlock()
+	c.note(func() {
+		if c.hook == "" {
+			c.t.Errorf("dlocktest: Config.%s had no effect: %s", hook, fmt.Sprintf(format, args...))
+		}
+	})
 	c.hookFailed(hook)
 }
 
 // notChecked marks the attempt as inconclusive, neither passed nor failed.
-func (c *check) notChecked(why string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.abandoned {
-		c.unproven = why
-	}
-}
+func (c *check) notChecked(why string) { c.note(func() { c.unproven = why }) }
 
 // closeLater registers the session to be closed when the attempt ends.
-func (c *check) closeLater(s driver.Session) {
+func (c *check) closeLater(s session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened = append(c.opened, s)
@@ -203,7 +193,7 @@ func (c *check) closeLater(s driver.Session) {
 
 // expectEnd marks the session as one that may end from now on. If it has
 // already ended, it counts as lost.
-func (c *check) expectEnd(s driver.Session) {
+func (c *check) expectEnd(s session) {
 	c.noteIfLost(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,20 +201,20 @@ func (c *check) expectEnd(s driver.Session) {
 }
 
 // isEnding reports whether the case has ended the session, or may have.
-func (c *check) isEnding(s driver.Session) bool {
+func (c *check) isEnding(s session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mayEnd[s]
 }
 
 // noteIfLost records the error of a session that ended unexpectedly.
-func (c *check) noteIfLost(s driver.Session) {
+func (c *check) noteIfLost(s session) {
 	err := s.Err()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil && !c.mayEnd[s] && !c.abandoned {
-		c.lost = err
-	}
+	c.note(func() {
+		if err != nil && !c.mayEnd[s] {
+			c.lost = err
+		}
+	})
 }
 
 // closeGrace limits how long Close may take when the store is unreachable. It

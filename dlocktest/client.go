@@ -145,14 +145,8 @@ func (c *check) queue(s session, n int, acquire func() *dlock.Lock) <-chan *dloc
 }
 
 func (c *check) granted(won <-chan *dlock.Lock, when string) *dlock.Lock {
-	wait := c.startWait()
-	select {
-	case l := <-won:
-		return l
-	case <-wait.over:
-		c.fatalf("the lock was not granted within %v %s", wait.elapsed(), when)
-	}
-	return nil
+	l, _ := await(c, won, "the lock is not granted %s", when)
+	return l
 }
 
 func (c *check) notGranted(won <-chan *dlock.Lock, when string) {

@@ -54,24 +54,6 @@ var lockCases = []testCase{
 			}
 		})
 	}},
-	{name: "readers-hold-together", why: "readers have to be able to hold the lock at the same time",
-		run: func(c *check) {
-			const n = 5
-			var inside atomic.Int32
-			all := make(chan struct{})
-			c.together(n, func(int) {
-				l := c.client().rlock()
-				if inside.Add(1) == n {
-					close(all)
-				}
-				select {
-				case <-all:
-				case <-c.startWait().over:
-					c.fatalf("a reader holds the lock and another reader did not get it")
-				}
-				c.unlock(l)
-			})
-		}},
 	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: solo(func(c *check, s session) {
 		holder := c.client().lock()
 		var waiting []<-chan *dlock.Lock
@@ -119,21 +101,6 @@ var lockCases = []testCase{
 				c.unlock(held[i])
 			}
 		}},
-	{name: "a-try-of-a-held-lock-leaves-no-node", why: "TryLock would leave a node that blocks all other contenders",
-		run: solo(func(c *check, s session) {
-			holder := c.client().lock()
-			m := c.client().RWMutex(lockName)
-			for range 5 {
-				for _, enter := range []acquire{m.TryLock, m.TryRLock} {
-					if _, err := c.try(enter); !errors.Is(err, dlock.ErrLocked) {
-						c.errorf("TryLock of a lock that is held returned %v, expected ErrLocked", err)
-					}
-				}
-			}
-			c.queued(s, 1)
-			c.unlock(holder)
-			c.queued(s, 0)
-		})},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: solo(func(c *check, s session) {
 		usual := createTime(c, s)
 		holder := c.client().lock()
@@ -329,12 +296,7 @@ func (o *occupants) visit(c *check, weight, most int, tooMany string) {
 }
 
 func (c *check) lostLock(l *dlock.Lock, after string) {
-	wait := c.startWait()
-	select {
-	case <-l.Lost():
-	case <-wait.over:
-		c.fatalf("Lost was still open %v after %s, expected it to close", wait.elapsed(), after)
-	}
+	await(c, l.Lost(), "Lost is still open after %s, expected it to close", after)
 	c.wantLost(l, after)
 }
 

@@ -108,14 +108,6 @@ var removeCases = []testCase{
 			c.delete(a, "r", elsewhere)
 			c.wantUnreleasedEnd(w, "Delete of a node in another queue than Remove was called for")
 		})},
-	{name: "remove-refuses-a-bad-queue", why: "a name such as a/../b would remove a node of another lock", needs: needRemove,
-		run: solo(func(c *check, s session) {
-			p := c.create(s, "q", writer)
-			for _, queue := range badQueues {
-				c.wantName(fmt.Sprintf("Remove in the queue %q", queue), driver.Inspect(s).Remove(c.ctx, queue, p))
-			}
-			c.wantNodes("the queue", c.list(s, "q"), p.Node)
-		})},
 }
 
 // removeAny removes a node, retrying while the store is unavailable. ErrGone is

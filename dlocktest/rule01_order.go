@@ -76,11 +76,6 @@ var orderCases = []testCase{
 				}
 			})
 		}},
-	{name: "a-missing-queue-is-empty", why: "no program makes queues beforehand, and operators and stores remove empty ones at any time",
-		run: solo(func(c *check, s session) {
-			c.wantNodes("a queue that never was", c.list(s, "never/was"))
-			c.wantNodes("the queue above it", c.list(s, "never"))
-		})},
 	{name: "queues-below-one-another-are-separate", why: "locks of unrelated names would block each other", run: solo(func(c *check, s session) {
 		places := c.wantSeparate(s, "above or below other queues", "stock/42", "stock", "stock/42/red", "stocks", "stock/421")
 		c.delete(s, "stock", places[1])

@@ -85,6 +85,7 @@ var nameCases = []testCase{
 		for _, prefix := range badPrefixes {
 			_, err := tryCreate(c.ctx, s, "q", prefix)
 			c.wantName(fmt.Sprintf("Create with the prefix %q", prefix), err)
+			c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
 		}
 		c.wantNodes("the queue", c.list(s, "q"), p.Node)
 		for _, queue := range []string{"q/a", "q2", "a"} {

@@ -37,13 +37,6 @@ var watchCases = []testCase{
 	{name: "watch-of-several-nodes-ends-with-each-of-them", why: whyWatch, run: endsWithAny(3, 0, 1, 2)},
 	{name: "watch-of-ten-nodes-ends-with-any-of-them", why: "the first waiter for units of a semaphore would not get what any holder gives back",
 		run: endsWithAny(10, 0, 4, 9)},
-	{name: "watch-of-one's-own-node", why: whyOwn, run: solo(func(c *check, s session) {
-		p := c.create(s, "q", writer)
-		w, byName := c.watch(s, "q", p), c.watch(s, "q", named(p))
-		c.delete(s, "q", p)
-		c.wantUnreleasedEnd(w, "Delete of the node by the watching session")
-		c.wantUnreleasedEnd(byName, "Delete of the node by the watching session, which watched its name")
-	})},
 	{name: "watch-of-an-own-node-that-is-gone-is-closed", why: whyOwn, run: pair(func(c *check, a, b session) {
 		ahead, p := c.create(b, "q", writer), c.create(a, "q", writer)
 		c.delete(a, "q", p)

@@ -42,23 +42,6 @@ var deleteCases = []testCase{
 	})},
 	{name: "a-delete-after-an-operator-finds-the-node-gone", why: whyGone, needs: needRemoveNode, run: deleteGone(nodeRemoved)},
 	{name: "a-delete-in-a-removed-queue-finds-the-node-gone", why: whyGone, needs: needRemoveQueue, run: deleteGone(queueRemoved)},
-	{name: "a-late-repeat-removes-nothing", why: whyStale, run: pair(func(c *check, a, b session) {
-		var gone []driver.Place
-		for range 5 {
-			p := c.create(a, "q", writer)
-			c.delete(a, "q", p)
-			gone = append(gone, p)
-		}
-		var stay []driver.Node
-		for i := range 10 {
-			stay = append(stay, c.create([]session{a, b}[i%2], "q", writer).Node)
-		}
-		for _, p := range gone {
-			c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Changed))
-			c.wantDeleted("a late repeat of Delete", a.Delete(c.ctx, "q", p, driver.Released))
-		}
-		c.wantNodes("after late repeats of Delete", c.listAfterWrite(b, "q"), stay...)
-	})},
 	{name: "a-repeat-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue, run: pair(func(c *check, a, b session) {
 		for range 2 {
 			first, second := c.create(a, "q", writer), c.create(a, "q", writer)

@@ -89,14 +89,6 @@ var replaceCases = []testCase{
 			c.wantGone("Replace", replaceErr(c, a, "q", p, shared))
 			c.wantNodes("after Replace of a node known to be gone", c.listAfterWrite(b, "q"), stay...)
 		})},
-	{name: "replace-refuses-a-bad-prefix", why: "a prefix with a slash would move the node into another queue",
-		run: solo(func(c *check, s session) {
-			p := c.create(s, "q", writer)
-			for _, prefix := range badPrefixes {
-				c.wantName(fmt.Sprintf("Replace with the prefix %q", prefix), replaceErr(c, s, "q", p, prefix))
-			}
-			c.wantNodes("after Replace with bad prefixes", c.list(s, "q"), p.Node)
-		})},
 	{name: "a-replaced-node-goes-with-its-session", why: whyClose, run: pair(func(c *check, a, b session) {
 		c.replace(a, "q", c.create(a, "q", writer), shared)
 		c.close(a)

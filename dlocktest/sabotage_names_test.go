@@ -69,6 +69,10 @@ var nameSabotages = []sabotage{
 		})},
 	{"stores slashes as dots", "a store whose keys may have no slash: NATS, Kubernetes",
 		renames(func(q string) string { return strings.ReplaceAll(q, "/", ".") })},
+	{"removes without a check of the name of the queue", "a method that is written last",
+		confuses(faults.OpRemove, driver.ErrBadName, driver.ErrGone)},
+	{"sets a value without a check of the name of the queue", "a method that is written last",
+		confuses(faults.OpSetValue, driver.ErrBadName, driver.ErrGone)},
 }
 
 // shows makes Create and List return other nodes than those in the store.

@@ -55,8 +55,6 @@ var removeSabotages = []sabotage{
 		})},
 	{"sends Released without knowing what Remove removed", "a store that tells the waiters behind a node of its removal, and not its owner",
 		overtaking(notItself)},
-	{"removes without a check of the name of the queue", "a method that is written last",
-		confuses(faults.OpRemove, driver.ErrBadName, driver.ErrGone)},
 	{"does not tell of what it removes", "Redis: a script that removes and does not publish",
 		func(s *faulty) {
 			untold := inStore[sync.Map](s) // by queue and name

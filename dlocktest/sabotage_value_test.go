@@ -118,8 +118,6 @@ var valueSabotages = []sabotage{
 				}
 			})
 		}},
-	{"sets a value without a check of the name of the queue", "a method that is written last",
-		confuses(faults.OpSetValue, driver.ErrBadName, driver.ErrGone)},
 	{"takes a lost answer of SetValue for a refusal", "an error of the connection that is passed on as it is",
 		on(faults.OpSetValue, func(r *request, send func()) {
 			if send(); errors.Is(r.err, driver.ErrUnavailable) && r.ctx.Err() == nil {

@@ -66,6 +66,17 @@ func (c *check) eventually(look func() (found any, satisfied bool), what string,
 	}
 }
 
+// await receives from ch. If that takes too long, the case fails.
+func await[T any](c *check, ch <-chan T, late string, args ...any) (value T, open bool) {
+	wait := c.startWait()
+	select {
+	case value, open = <-ch:
+	case <-wait.over:
+		c.fatalf("%s, after a wait of %v", fmt.Sprintf(late, args...), wait.elapsed())
+	}
+	return value, open
+}
+
 // together runs f in n goroutines that start at the same time, and waits for
 // them. If the case has failed, it then exits the calling goroutine.
 func (c *check) together(n int, f func(i int)) {
@@ -139,12 +150,7 @@ func (c *check) close(s driver.Session) {
 
 func (c *check) awaitSessionEnd(s driver.Session, after string) {
 	c.expectEnd(s)
-	wait := c.startWait()
-	select {
-	case <-s.Done():
-	case <-wait.over:
-		c.fatalf("Done was still open %v after %s, expected it to close", wait.elapsed(), after)
-	}
+	await(c, s.Done(), "Done is still open after %s, expected it to close", after)
 	c.wantEnded("Err", s.Err())
 }
 

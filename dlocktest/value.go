@@ -216,16 +216,6 @@ var valueCases = []testCase{
 				c.errorf("Walk returned %q beside q, expected the queue still alone", got)
 			}
 		})},
-	{name: "set-value-and-value-refuse-a-bad-queue", why: "a name such as a/../b would reach another lock's value", needs: needValue,
-		run: solo(func(c *check, s session) {
-			p := c.create(s, "q", writer)
-			for _, queue := range badQueues {
-				c.wantName(fmt.Sprintf("SetValue in the queue %q", queue), driver.Inspect(s).SetValue(c.ctx, queue, p, []byte("value")))
-				_, _, err := driver.Inspect(s).Value(c.ctx, queue)
-				c.wantName(fmt.Sprintf("Value of the queue %q", queue), err)
-			}
-			c.wantValue("after SetValue in bad queues", s, "q", "", 0)
-		})},
 	{name: "a-set-value-whose-request-was-lost-can-be-repeated", why: whyValue, needs: needValue | needLoseRequest,
 		run: setLost(false)},
 	{name: "a-set-value-whose-reply-was-lost-can-be-repeated", why: whyValue, needs: needValue | needLoseReply,

@@ -71,36 +71,22 @@ func hasNews(ch <-chan driver.Cause) bool {
 }
 
 func (c *check) awaitNews(w driver.Watch, after string, args ...any) (released bool) {
-	wait := c.startWait()
-	select {
-	case cause, open := <-w.C:
-		return open && c.isReleased(cause)
-	case <-wait.over:
-		c.fatalf("the watch was still open %v after %s and had sent nothing, expected Released or its end", wait.elapsed(), fmt.Sprintf(after, args...))
-	}
-	return false
+	cause, open := await(c, w.C, "the watch is still open after %s and has sent nothing, expected Released or its end", fmt.Sprintf(after, args...))
+	return open && c.isReleased(cause)
 }
 
 func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bool) {
-	wait := c.startWait()
+	sent := ""
 	for {
-		select {
-		case cause, open := <-w.C:
-			if !open {
-				return released
-			}
-			if c.isReleased(cause) {
-				if released {
-					c.errorf("the watch sent Released twice, expected it at most once (rule 13)")
-				}
-				released = true
-			}
-		case <-wait.over:
-			sent := ""
+		cause, open := await(c, w.C, "the watch is still open after %s%s, expected it to close", fmt.Sprintf(after, args...), sent)
+		if !open {
+			return released
+		}
+		if c.isReleased(cause) {
 			if released {
-				sent = " and had sent Released"
+				c.errorf("the watch sent Released twice, expected it at most once (rule 13)")
 			}
-			c.fatalf("the watch was still open %v after %s%s, expected it to close", wait.elapsed(), fmt.Sprintf(after, args...), sent)
+			released, sent = true, " and has sent Released"
 		}
 	}
 }
