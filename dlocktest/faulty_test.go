@@ -42,8 +42,9 @@ type faulty struct {
 	expiring  func()                    // before the store ends it
 	paused    func(d time.Duration)     // its process
 	losing    func(grace *time.Duration) loss
-	// These do themselves what the kit asks for, unless they are nil.
+	// lose loses a request or a reply itself, unless it returns false.
 	lose func(op faults.Op, committed bool) (done bool)
+	// hold delays a request itself, unless it is nil.
 	hold func() (arrive func())
 }
 
@@ -66,6 +67,7 @@ func newFaulty(s base, st *memdriver.Store) *faulty {
 		expiring:  func() {},
 		paused:    func(time.Duration) {},
 		losing:    func(*time.Duration) loss { return loss{} },
+		lose:      func(faults.Op, bool) bool { return false },
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// The methods in this file inject faults through the hooks of Config. If a
-// fault may end a session, they call expectEnd first.
+// The methods in this file inject faults through the hooks of Config.
 
 func (c *check) connector() driver.Connector {
 	c.exitIfAbandoned()
@@ -60,10 +59,15 @@ func (c *check) hookOnce(hook string, f func()) func() {
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
 }
 
-func (c *check) expire(s driver.Session) {
+// fault calls a hook that may end the session.
+func (c *check) fault(hook string, s session, f func()) {
 	c.expectEnd(s)
+	c.runHook(hook, f)
+}
+
+func (c *check) expire(s session) {
 	p, err := tryCreate(c.ctx, s, probeQueue, writer)
-	c.runHook("Drop", func() { c.config.Drop(c.t, s) })
+	c.fault("Drop", s, func() { c.config.Drop(c.t, s) })
 	if err == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -71,9 +75,8 @@ func (c *check) expire(s driver.Session) {
 	}
 }
 
-func (c *check) cutOff(s driver.Session) (heal func()) {
-	c.expectEnd(s)
-	c.runHook("CutOff", func() { heal = c.config.CutOff(c.t, s) })
+func (c *check) cutOff(s session) (heal func()) {
+	c.fault("CutOff", s, func() { heal = c.config.CutOff(c.t, s) })
 	if heal == nil {
 		c.hookFailed("CutOff")
 		c.fatalf("Config.CutOff returned no function to heal")
@@ -92,29 +95,24 @@ func (c *check) cutOff(s driver.Session) (heal func()) {
 	return heal
 }
 
-func (c *check) reset(s driver.Session) {
-	c.expectEnd(s) // a driver may end the session when the connection breaks
-	c.runHook("Reset", func() { c.config.Reset(c.t, s) })
-}
+func (c *check) reset(s session) { c.fault("Reset", s, func() { c.config.Reset(c.t, s) }) }
 
-func (c *check) silenceNotices(s driver.Session) {
+func (c *check) silenceNotices(s session) {
 	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
 }
 
 // lose makes the network lose the session's next request for op or, if
 // committed, only the reply.
-func (c *check) lose(s driver.Session, op faults.Op, committed bool) {
-	c.expectEnd(s)
+func (c *check) lose(s session, op faults.Op, committed bool) {
 	if committed {
-		c.runHook("LoseReply", func() { c.config.LoseReply(c.t, s, op) })
+		c.fault("LoseReply", s, func() { c.config.LoseReply(c.t, s, op) })
 	} else {
-		c.runHook("LoseRequest", func() { c.config.LoseRequest(c.t, s, op) })
+		c.fault("LoseRequest", s, func() { c.config.LoseRequest(c.t, s, op) })
 	}
 }
 
-func (c *check) holdRequest(s driver.Session, op faults.Op) (arrive func()) {
-	c.expectEnd(s)
-	c.runHook("HoldRequest", func() { arrive = c.config.HoldRequest(c.t, s, op) })
+func (c *check) holdRequest(s session, op faults.Op) (arrive func()) {
+	c.fault("HoldRequest", s, func() { arrive = c.config.HoldRequest(c.t, s, op) })
 	if arrive == nil {
 		c.hookFailed("HoldRequest")
 		c.fatalf("Config.HoldRequest returned no function")
@@ -122,14 +120,12 @@ func (c *check) holdRequest(s driver.Session, op faults.Op) (arrive func()) {
 	return c.hookOnce("HoldRequest", arrive)
 }
 
-func (c *check) delayReplies(s driver.Session, d time.Duration) {
-	c.expectEnd(s)
-	c.runHook("DelayReplies", func() { c.config.DelayReplies(c.t, s, d) })
+func (c *check) delayReplies(s session, d time.Duration) {
+	c.fault("DelayReplies", s, func() { c.config.DelayReplies(c.t, s, d) })
 }
 
-func (c *check) pause(s driver.Session, d time.Duration) {
-	c.expectEnd(s)
-	c.runHook("Pause", func() { c.config.Pause(c.t, s, d) })
+func (c *check) pause(s session, d time.Duration) {
+	c.fault("Pause", s, func() { c.config.Pause(c.t, s, d) })
 }
 
 func (c *check) removeQueue(queue string) {

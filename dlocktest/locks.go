@@ -83,24 +83,6 @@ var lockCases = []testCase{
 			c.unlock(second)
 			c.unlock(c.granted(r, "after the writer before it had unlocked"))
 		})},
-	{name: "a-lock-above-locks-that-are-named-like-nodes-is-free", why: "the lock orders would wait for orders/order-1234567890",
-		run: func(c *check) {
-			below := c.client()
-			var held []*dlock.Lock
-			for _, segment := range nodeLike {
-				held = append(held, c.won(c.try(below.RWMutex(lockName+"/"+segment).TryLock)))
-			}
-			above := c.client().RWMutex(lockName)
-			for _, enter := range []acquire{above.TryLock, above.TryRLock, above.Lock, above.RLock} {
-				c.unlock(c.won(c.try(enter)))
-			}
-			for i, segment := range nodeLike {
-				if _, err := c.try(c.client().RWMutex(lockName + "/" + segment).TryRLock); !errors.Is(err, dlock.ErrLocked) {
-					c.errorf("TryRLock of %s/%s, which is held, returned %v, expected ErrLocked", lockName, segment, err)
-				}
-				c.unlock(held[i])
-			}
-		}},
 	{name: "a-wait-that-is-given-up-leaves-no-node", why: whyOrphan, run: solo(func(c *check, s session) {
 		usual := createTime(c, s)
 		holder := c.client().lock()

@@ -1,7 +1,6 @@
 package dlocktest
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/dlock-go/dlock/driver"
@@ -18,7 +17,7 @@ var removeCases = []testCase{
 			for i, prefix := range []string{writer, reader} {
 				p := c.create(a, "q", prefix)
 				c.listAfterWrite(operator, "q")
-				remover := []driver.Session{operator, a}[i] // a session may remove its own node, too
+				remover := []session{operator, a}[i] // a session may remove its own node, too
 				c.removeAny(remover, "q", p)
 				c.wantNodes("the session that called Remove", c.list(remover, "q"))
 				c.wantNodes("the owner, after Remove", c.listAfterWrite(a, "q"))
@@ -110,23 +109,16 @@ var removeCases = []testCase{
 		})},
 }
 
-// removeAny removes a node, retrying while the store is unavailable. ErrGone is
-// an error only if no earlier attempt can have removed the node.
-func (c *check) removeAny(s driver.Session, queue string, p driver.Place) {
-	doubt := false
-	c.retry(fmt.Sprintf("Remove(%q, %q, token %d)", queue, p.Name, p.Token), func() error {
-		err := driver.Inspect(s).Remove(c.ctx, queue, p)
-		if doubt && errors.Is(err, driver.ErrGone) {
-			return nil
-		}
-		doubt = true
-		return err
+// removeAny removes a node of any session.
+func (c *check) removeAny(s session, queue string, p driver.Place) {
+	c.retryRemoval(fmt.Sprintf("Remove(%q, %q, token %d)", queue, p.Name, p.Token), func() error {
+		return driver.Inspect(s).Remove(c.ctx, queue, p)
 	})
 }
 
 // wantSpared calls driver.Remove for a place that does not exist. It must
 // return ErrGone and remove no other node.
-func (c *check) wantSpared(what string, s driver.Session, queue string, p driver.Place) {
+func (c *check) wantSpared(what string, s session, queue string, p driver.Place) {
 	before := c.listAfterWrite(s, queue)
 	c.wantGone("Remove with "+what, driver.Inspect(s).Remove(c.ctx, queue, p))
 	c.wantNodes("after Remove with "+what, c.listAfterWrite(s, queue), before...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -163,32 +164,20 @@ func grown(before, after map[string]group, by int) (kind, stack string) {
 	return "", ""
 }
 
+// goroutines returns all goroutines by their kind: the function that they run,
+// and the function that started them.
 func goroutines() map[string]group {
 	groups := make(map[string]group)
 	for _, stack := range strings.Split(stacks(), "\n\n") {
-		kind := startedBy(stack)
-		g := groups[kind]
-		groups[kind] = group{g.count + 1, stack}
+		if m := startedBy.FindStringSubmatch(stack); m != nil {
+			kind := m[1] + ", " + m[2]
+			groups[kind] = group{groups[kind].count + 1, stack}
+		}
 	}
 	return groups
 }
 
-// startedBy returns the kind of a goroutine, given its stack. The kind names
-// the function that the goroutine runs and the function that started it.
-func startedBy(stack string) string {
-	var calls []string
-	for _, line := range strings.Split(stack, "\n")[1:] {
-		if line == "" || line[0] == '\t' {
-			continue
-		}
-		name, _, _ := strings.Cut(line, " in goroutine ")
-		if at := strings.LastIndex(name, "("); at > 0 && strings.HasSuffix(name, ")") {
-			name = name[:at]
-		}
-		calls = append(calls, name)
-	}
-	return strings.Join(calls[max(0, len(calls)-2):], ", ")
-}
+var startedBy = regexp.MustCompile(`(?m)^(.+)\(.*\)\n\t.+\ncreated by (\S+)`)
 
 // makeNodesAndWatches leaves nodes and open watches behind, like a program that
 // closes its client without unlocking.

@@ -22,8 +22,8 @@ var watchSabotages = []sabotage{
 	{"lists first, and arms the watch after that", "etcd: a watch from the present revision instead of that of the List; Redis: SUBSCRIBE after the look",
 		watching(func(r *request, send func()) {
 			if send(); r.err == nil && !hasNews(r.watch.C) {
-				r.watch.Stop()
-				r.watch = armLate(r)
+				armed := time.Now().Add(2 * time.Millisecond)
+				r.watch = passIf(r.s, r.watch, func() bool { return time.Now().After(armed) })
 			}
 		})},
 	{"watches the nodes ahead and forgets its own", "a Watch that was written for the predecessor",
@@ -78,36 +78,31 @@ var watchSabotages = []sabotage{
 	{"learns only of removals that drivers announce", "Redis: PUBLISH in the script that deletes, and none when a key expires; SQL: NOTIFY by the client",
 		func(s *faulty) { s.announces() }},
 	{"keeps only one watch for each node", "a map from name to channel",
-		watchGroups(func(groups *sync.Map, key string, w watchOf) driver.Watch {
+		watchGroups(func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch {
 			forgotten := new(atomic.Bool)
 			if old, any := groups.Swap(key, forgotten); any {
 				old.(*atomic.Bool).Store(true)
 			}
-			return passIf(w.s, w.Watch, func() bool { return !forgotten.Load() })
+			return passIf(s, w, func() bool { return !forgotten.Load() })
 		}, func(r *request) driver.Node { return r.place.Node })},
 	{"forgets a watch when the ctx of its call ends", "one goroutine for each watch, which waits for the event or for ctx",
 		relaying(armings, func(r *request, w driver.Watch) driver.Watch {
 			return passIf(r.s, w, func() bool { return r.ctx.Err() == nil })
 		})},
 	{"stops all watches of a node when one of them is stopped", "one subscription shared by all watches of a node, and no count of them",
-		watchGroups(func(groups *sync.Map, key string, w watchOf) driver.Watch {
+		watchGroups(func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch {
 			fate, _ := groups.LoadOrStore(key, new(atomic.Bool))
 			if fate.(*atomic.Bool).Load() {
 				fate = new(atomic.Bool)
 				groups.Store(key, fate)
 			}
 			over := fate.(*atomic.Bool)
-			in := passIf(w.s, w.Watch, func() bool { return !over.Load() })
+			in := passIf(s, w, func() bool { return !over.Load() })
 			return driver.NewWatch(in.C, func() {
 				over.Store(true)
 				in.Stop()
 			})
-		}, func(r *request) (ahead driver.Node) {
-			if len(r.ahead) > 0 {
-				ahead = r.ahead[0]
-			}
-			return ahead
-		})},
+		}, func(r *request) driver.Node { return append(slices.Clone(r.ahead), driver.Node{})[0] })},
 	{"panics if a watch is stopped twice", "close of a channel, without sync.Once",
 		stopping(func(s *faulty) func(twice bool) {
 			return func(twice bool) {
@@ -261,21 +256,16 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-type watchOf struct {
-	driver.Watch
-	s *faulty
-}
-
 // watchGroups makes watches of one queue, or of one node, share their fate. The
 // function group returns the node that counts in a Watch.
-func watchGroups(join func(groups *sync.Map, key string, w watchOf) driver.Watch, group func(r *request) driver.Node) plant {
+func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
-		s.after(faults.OpWatchQueue, func(r *request) { r.watch = join(&groups, r.queue, watchOf{r.watch, s}) })
+		s.after(faults.OpWatchQueue, func(r *request) { r.watch = join(&groups, r.queue, s, r.watch) })
 		watching(func(r *request, send func()) {
 			send()
 			if n := group(r); r.err == nil && there(s, r.queue, n.Name) {
-				r.watch = join(&groups, r.queue+"/"+n.Name, watchOf{r.watch, s})
+				r.watch = join(&groups, r.queue+"/"+n.Name, s, r.watch)
 			}
 		})(s)
 	}
@@ -341,29 +331,6 @@ func poll(s base, over func() bool) driver.Watch {
 			case <-quit:
 				return
 			case <-time.After(2 * time.Millisecond):
-			}
-		}
-	}()
-	return driver.NewWatch(out, sync.OnceFunc(func() { close(quit) }))
-}
-
-// armLate arms a watch a while after it has returned.
-func armLate(r *request) driver.Watch {
-	out, quit := make(chan driver.Cause, 2), make(chan struct{})
-	go func() {
-		time.Sleep(time.Millisecond)
-		if !stand(r.s, r.queue, append([]driver.Node{r.place.Node}, r.ahead...)...) && r.s.Err() == nil {
-			return
-		}
-		w, _ := r.s.base.Watch(context.Background(), r.queue, r.place, r.ahead...)
-		for open := w.C != nil; open; {
-			var cause driver.Cause
-			select {
-			case cause, open = <-w.C:
-				pass(cause, open, out)
-			case <-quit:
-				w.Stop()
-				return
 			}
 		}
 	}()

@@ -122,9 +122,9 @@ func pauseBriefly() { time.Sleep(20 * time.Microsecond) }
 // holdBriefly delays a holder so that other contenders arrive meanwhile.
 func holdBriefly() { time.Sleep(rand.N(200 * time.Microsecond)) }
 
-func (c *check) session() driver.Session { return c.sessionOf(c.connector()) }
+func (c *check) session() session { return c.sessionOf(c.connector()) }
 
-func (c *check) sessionOf(store driver.Connector) driver.Session {
+func (c *check) sessionOf(store driver.Connector) session {
 	c.exitIfAbandoned()
 	s := ask(c, "Connect", func() (session, error) { return store.Connect(c.ctx) })
 	if s == nil {
@@ -141,14 +141,14 @@ func (c *check) sessions(n int) (all []session) {
 	return all
 }
 
-func (c *check) close(s driver.Session) {
+func (c *check) close(s session) {
 	c.expectEnd(s)
 	if err := s.Close(); err != nil {
 		c.fatalf("Close returned the error %q, expected success while the store can be reached", err)
 	}
 }
 
-func (c *check) awaitSessionEnd(s driver.Session, after string) {
+func (c *check) awaitSessionEnd(s session, after string) {
 	c.expectEnd(s)
 	await(c, s.Done(), "Done is still open after %s, expected it to close", after)
 	c.wantEnded("Err", s.Err())
@@ -156,19 +156,19 @@ func (c *check) awaitSessionEnd(s driver.Session, after string) {
 
 // join creates a node and returns all that Create returns. With a predecessor
 // function, the driver may also arm a watch.
-func (c *check) join(s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) driver.Joined {
+func (c *check) join(s session, queue, prefix string, predecessor func([]driver.Node) int) driver.Joined {
 	return ask(c, fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (driver.Joined, error) {
 		return tryJoin(c.ctx, s, queue, prefix, predecessor)
 	})
 }
 
-func (c *check) create(s driver.Session, queue, prefix string) driver.Place {
+func (c *check) create(s session, queue, prefix string) driver.Place {
 	j := c.join(s, queue, prefix, nil)
 	j.Watch.Stop()
 	return j.Place
 }
 
-func (c *check) createWithData(s driver.Session, queue, prefix string) (p driver.Place, text string) {
+func (c *check) createWithData(s session, queue, prefix string) (p driver.Place, text string) {
 	p = ask(c, fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (driver.Place, error) {
 		d := data()
 		defer clear(d)
@@ -196,7 +196,7 @@ func createMany(c *check, n int) (all []driver.Place) {
 	return all
 }
 
-func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined) {
+func aroundUnsequenced(c *check, s session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
 	// A driver may count any name that ends in ten digits as a contender, so
 	// these names do not.
@@ -206,50 +206,54 @@ func aroundUnsequenced(c *check, s driver.Session) (driver.Place, driver.Joined)
 	return p, c.join(s, "q", reader, nil)
 }
 
-func (c *check) list(s driver.Session, queue string) []driver.Node {
+func (c *check) list(s session, queue string) []driver.Node {
 	return ask(c, fmt.Sprintf("List(%q)", queue), func() ([]driver.Node, error) { return s.List(c.ctx, queue) })
 }
 
 // listAfterWrite returns the current state of a queue. A server that lags may
 // answer List with old state, but must include the session's own latest write,
 // so listAfterWrite creates and deletes a node as well.
-func (c *check) listAfterWrite(s driver.Session, queue string) []driver.Node {
+func (c *check) listAfterWrite(s session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)
 	c.delete(s, queue, p)
 	return without(nodes, p.Node)
 }
 
-func (c *check) read(s driver.Session, queue, name string) driver.NodeInfo {
+func (c *check) read(s session, queue, name string) driver.NodeInfo {
 	return ask(c, fmt.Sprintf("Read(%q, %q)", queue, name), func() (driver.NodeInfo, error) {
 		return driver.Inspect(s).Read(c.ctx, queue, name)
 	})
 }
 
-func (c *check) walk(s driver.Session, prefix string) []string {
+func (c *check) walk(s session, prefix string) []string {
 	return ask(c, fmt.Sprintf("Walk(%q)", prefix), func() ([]string, error) { return driver.Inspect(s).Walk(c.ctx, prefix) })
 }
 
-func (c *check) replace(s driver.Session, queue string, p driver.Place, prefix string) driver.Place {
+func (c *check) replace(s session, queue string, p driver.Place, prefix string) driver.Place {
 	return ask(c, fmt.Sprintf("Replace(%q, %q, %q)", queue, p.Name, prefix), func() (driver.Place, error) {
 		return s.Replace(c.ctx, queue, p, prefix)
 	})
 }
 
-func (c *check) delete(s driver.Session, queue string, p driver.Place) {
+func (c *check) delete(s session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Changed)
 }
 
-func (c *check) release(s driver.Session, queue string, p driver.Place) {
+func (c *check) release(s session, queue string, p driver.Place) {
 	c.remove(s, queue, p, driver.Released)
 }
 
-// remove deletes a node, retrying while the store is unavailable. ErrGone is an
-// error only if no earlier attempt can have deleted the node.
-func (c *check) remove(s driver.Session, queue string, p driver.Place, why driver.Cause) {
+func (c *check) remove(s session, queue string, p driver.Place, why driver.Cause) {
+	c.retryRemoval(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error { return s.Delete(c.ctx, queue, p, why) })
+}
+
+// retryRemoval removes a node, retrying while the store is unavailable. ErrGone
+// is an error only if no earlier attempt can have removed the node.
+func (c *check) retryRemoval(what string, call func() error) {
 	doubt := false
-	c.retry(fmt.Sprintf("Delete(%q, %q, %v)", queue, p.Name, why), func() error {
-		err := s.Delete(c.ctx, queue, p, why)
+	c.retry(what, func() error {
+		err := call()
 		if doubt && errors.Is(err, driver.ErrGone) {
 			return nil
 		}
