@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,10 +76,8 @@ func (r rule) id() string {
 
 // label returns the rule's name for use in a sentence, such as "rule 7".
 func (r rule) label() string {
-	if r.number == 0 {
-		return r.name
-	}
-	return fmt.Sprintf("rule %d", r.number)
+	label, _, _ := strings.Cut(r.String(), " (")
+	return label
 }
 
 // alone reports whether the rule's cases must not run in parallel with others,

@@ -2,7 +2,6 @@ package dlocktest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,7 +18,7 @@ type client struct {
 	check *check
 
 	mu       sync.Mutex
-	sessions []driver.Session
+	sessions []session
 }
 
 func (c *check) client() *client {
@@ -38,7 +37,7 @@ type recordingConnector struct {
 	client *client
 }
 
-func (t recordingConnector) Connect(ctx context.Context) (driver.Session, error) {
+func (t recordingConnector) Connect(ctx context.Context) (session, error) {
 	s, err := t.Connector.Connect(ctx)
 	if err == nil {
 		t.client.check.closeLater(s)
@@ -49,22 +48,10 @@ func (t recordingConnector) Connect(ctx context.Context) (driver.Session, error)
 	return s, err
 }
 
-func (cl *client) session() driver.Session {
+func (cl *client) session() session {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return cl.sessions[len(cl.sessions)-1]
-}
-
-func (cl *client) close() {
-	c := cl.check
-	cl.mu.Lock()
-	for _, s := range cl.sessions {
-		c.expectEnd(s)
-	}
-	cl.mu.Unlock()
-	if err := cl.Close(); err != nil {
-		c.fatalf("Close of a client returned %q, expected success while the store can be reached", err)
-	}
 }
 
 func (cl *client) lock() *dlock.Lock {
@@ -80,23 +67,6 @@ func (c *check) won(l *dlock.Lock, err error) *dlock.Lock {
 		c.fatalf("Lock or RLock returned %q, expected the lock in the end", err)
 	}
 	return l
-}
-
-// acquire is a method of an RWMutex that takes the lock, such as Lock or
-// TryRLock.
-type acquire func(ctx context.Context) (*dlock.Lock, error)
-
-// try calls TryLock or TryRLock and retries while the store is unavailable,
-// which these methods do not do themselves.
-func (c *check) try(enter acquire) (l *dlock.Lock, err error) {
-	c.retry("TryLock or TryRLock", func() error {
-		l, err = enter(c.ctx)
-		if errors.Is(err, driver.ErrUnavailable) {
-			return err
-		}
-		return nil
-	})
-	return l, err
 }
 
 func (c *check) unlock(l *dlock.Lock) {
@@ -117,8 +87,11 @@ func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) 
 			after = 5 * time.Millisecond
 		}
 		ctx, cancel := soonEnded(cl.check.ctx, i/2, after)
-		acquire := []acquire{m.Lock, m.RLock}[rand.N(2)]
-		if l, err := acquire(ctx); err == nil {
+		lock := m.Lock
+		if rand.N(2) == 0 {
+			lock = m.RLock
+		}
+		if l, err := lock(ctx); err == nil {
 			granted(l)
 		}
 		cancel()
@@ -126,7 +99,7 @@ func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) 
 }
 
 // idleLockIsFree checks that nothing of earlier calls holds the lock.
-func (c *check) idleLockIsFree(s driver.Session) {
+func (c *check) idleLockIsFree(s session) {
 	c.unlock(c.granted(background(c.client().lock), "after all other calls had ended"))
 	c.queued(s, 0)
 }

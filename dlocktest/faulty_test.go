@@ -131,6 +131,30 @@ func (s *faulty) after(op faults.Op, change func(r *request)) {
 	})
 }
 
+// before returns a plant that changes the arguments of a method.
+func before(op faults.Op, change func(r *request)) plant {
+	return func(s *faulty) { s.before(op, change) }
+}
+
+func (s *faulty) before(op faults.Op, change func(r *request)) {
+	s.on(op, func(r *request, send func()) {
+		change(r)
+		send()
+	})
+}
+
+// refuses returns a plant that returns an error in place of carrying out some
+// requests.
+func refuses(op faults.Op, err error, which func(r *request) bool) plant {
+	return on(op, func(r *request, send func()) {
+		if which(r) {
+			r.err = err
+			return
+		}
+		send()
+	})
+}
+
 // confuses returns a plant that returns one error in place of another.
 func confuses(op faults.Op, from, to error) plant {
 	return on(op, func(r *request, send func()) {

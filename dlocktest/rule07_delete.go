@@ -133,6 +133,9 @@ func deleteGone(before event) func(*check) {
 		for _, why := range []driver.Cause{driver.Released, driver.Changed} {
 			p := c.create(s, "q", writer)
 			before.play(c, s, p)
+			if why == driver.Changed {
+				c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
+			}
 			c.wantGone("Delete", s.Delete(c.ctx, "q", p, why))
 			c.wantGone("a repeated Delete", s.Delete(c.ctx, "q", p, driver.Changed))
 		}

@@ -201,7 +201,7 @@ var endCases = []testCase{
 
 // timeoutOf returns the session timeout that the driver reports, or else the
 // longest one.
-func (c *check) timeoutOf(s driver.Session) time.Duration {
+func (c *check) timeoutOf(s session) time.Duration {
 	return cmp.Or(driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout())
 }
 
@@ -211,7 +211,7 @@ func (c *check) timeoutOf(s driver.Session) time.Duration {
 //
 // It measures from the last time that Err returned nil, so a test process that
 // gets no CPU time fails no driver.
-func wantMargin(c *check, holder, next driver.Session, p driver.Place) {
+func wantMargin(c *check, holder, next session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
 	cut := time.Now()

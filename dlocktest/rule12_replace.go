@@ -74,13 +74,6 @@ var replaceCases = []testCase{
 		c.wantGone("a repeated Replace", replaceErr(c, s, "q", p, shared))
 		c.wantNodes("after Replace of nodes that are gone", c.list(s, "q"))
 	})},
-	{name: "replace-of-a-removed-node-says-so", why: whyGone, needs: needRemoveNode,
-		run: solo(func(c *check, s session) {
-			p := c.create(s, "q", writer)
-			c.removeNode("q", p.Name)
-			c.wantGone("Replace", replaceErr(c, s, "q", p, shared))
-			c.wantNodes("after Replace of a node that an operator had removed", c.list(s, "q"))
-		})},
 	{name: "replace-spares-a-node-that-took-the-name", why: whyStale, needs: needRemoveQueue,
 		run: pair(func(c *check, a, b session) {
 			p := c.create(a, "q", writer)

@@ -26,13 +26,7 @@ var closeSabotages = []sabotage{
 	{"returns an error from a second Close", "a client library whose Close may be called once",
 		func(s *faulty) {
 			var over atomic.Bool
-			s.on(faults.OpClose, func(r *request, send func()) {
-				if over.Swap(true) {
-					r.err = errors.New("closed already")
-					return
-				}
-				send()
-			})
+			refuses(faults.OpClose, errors.New("closed already"), func(*request) bool { return over.Swap(true) })(s)
 		}},
 	{"leaves its nodes to the session timeout", "etcd, Redis: closing the connection and not revoking the lease",
 		on(faults.OpClose, func(r *request, send func()) { r.s.leavesNodes() })},
@@ -48,11 +42,7 @@ var closeSabotages = []sabotage{
 			})
 		}},
 	{"leaves its session in the store if the lease has run out", "a Close that returns early if the session has ended",
-		on(faults.OpClose, func(r *request, send func()) {
-			if r.s.Err() == nil {
-				send()
-			}
-		})},
+		refuses(faults.OpClose, nil, func(r *request) bool { return r.s.Err() != nil })},
 	{"remembers the error of its first Close", "sync.Once around all of Close",
 		func(s *faulty) {
 			once := sync.OnceValue(s.base.Close)
@@ -61,10 +51,7 @@ var closeSabotages = []sabotage{
 	{"waits for its store without a limit", "context.Background in Close",
 		func(s *faulty) {
 			whole := s.cuts()
-			s.on(faults.OpClose, func(r *request, send func()) {
-				<-whole.healed()
-				send()
-			})
+			s.before(faults.OpClose, func(r *request) { <-whole.healed() })
 		}},
 	{"sends a create after Close", "a client library without contexts: the request goes on in a goroutine of its own, for which Close does not wait",
 		func(s *faulty) {

@@ -141,73 +141,62 @@ func endsLate(s *faulty) {
 	}()
 }
 
-// ownLease is a wrong lease in place of a driver.Lease.
-type ownLease struct {
-	mu   sync.Mutex
-	from time.Time
-	over error
-	done chan struct{}
-}
-
-// lease gives the session an ownLease, whose heartbeats overlap. It counts from
+// lease gives the session a wrong lease, whose heartbeats overlap. It counts from
 // the time when a heartbeat was sent, or answered if late is set.
 func (s *faulty) lease(term time.Duration, late bool) {
-	l := &ownLease{from: time.Now(), done: make(chan struct{})}
-	s.done = l.done
-	s.err = func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if time.Since(l.from) >= term {
-			l.end()
+	var mu sync.Mutex
+	var over error
+	from, done := time.Now(), make(chan struct{})
+	end := func() {
+		if over == nil {
+			over = driver.ErrSessionEnded
+			close(done)
 		}
-		return l.over
+	}
+	s.done = done
+	s.err = func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(from) >= term {
+			end()
+		}
+		return over
 	}
 	s.expiring = func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.end()
+		mu.Lock()
+		defer mu.Unlock()
+		end()
 	}
 	s.paused = func(d time.Duration) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.from = l.from.Add(-d)
+		mu.Lock()
+		defer mu.Unlock()
+		from = from.Add(-d)
 	}
-	end := s.expiring
+	expire, ended := s.expiring, s.err
 	s.on(faults.OpClose, func(_ *request, send func()) {
-		end()
+		expire()
 		send()
 	})
-	go func(err func() error) {
-		beats := time.NewTicker(soundTimeout / 8)
-		defer beats.Stop()
-		for err() == nil {
-			select {
-			case <-beats.C:
-				go l.beat(s.base, late)
-			case <-time.After(time.Millisecond):
+	beat := func() {
+		sent := time.Now()
+		_, err := s.base.List(context.Background(), "heartbeat")
+		mu.Lock()
+		defer mu.Unlock()
+		if late {
+			sent = time.Now()
+		}
+		if err == nil && sent.After(from) {
+			from = sent
+		}
+	}
+	go func() {
+		for next := time.Now(); ended() == nil; time.Sleep(time.Millisecond) {
+			if now := time.Now(); now.After(next) {
+				next = now.Add(soundTimeout / 8)
+				go beat()
 			}
 		}
-	}(s.err)
-}
-
-func (l *ownLease) end() {
-	if l.over == nil {
-		l.over = driver.ErrSessionEnded
-		close(l.done)
-	}
-}
-
-func (l *ownLease) beat(s base, late bool) {
-	sent := time.Now()
-	_, err := s.List(context.Background(), "heartbeat")
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if late {
-		sent = time.Now()
-	}
-	if err == nil && sent.After(l.from) {
-		l.from = sent
-	}
+	}()
 }
 
 // purgedFirst leaves the nodes of the session at its end. Close removes the

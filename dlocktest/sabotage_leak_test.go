@@ -14,10 +14,7 @@ import (
 var leakSabotages = []sabotage{
 	{"leaves a goroutine", "a loop without an end", func(*faulty) { go func() { select {} }() }},
 	{"leaves a goroutine for each watch", "waiting for the end of the session instead of Stop",
-		on(faults.OpWatch, func(r *request, send func()) {
-			go func() { <-r.s.Done() }()
-			send()
-		})},
+		before(faults.OpWatch, func(r *request) { go func() { <-r.s.Done() }() })},
 	{"leaves a goroutine with each call that is given up", "an answer sent to a channel that is not read any more",
 		on(faults.OpList, func(r *request, _ func()) {
 			answer := make(chan []driver.Node)

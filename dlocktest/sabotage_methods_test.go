@@ -14,10 +14,7 @@ import (
 
 var methodSabotages = []sabotage{
 	{"ignores ctx", "a client library without contexts",
-		on(faults.OpList, func(r *request, send func()) {
-			r.ctx = context.WithoutCancel(r.ctx)
-			send()
-		})},
+		before(faults.OpList, func(r *request) { r.ctx = context.WithoutCancel(r.ctx) })},
 	{"returns errors that match none of package driver", "returning the client library's errors as they are",
 		on(faults.OpList, func(r *request, send func()) {
 			if send(); r.err != nil && !errors.Is(r.err, driver.ErrBadName) {
@@ -33,13 +30,7 @@ var methodSabotages = []sabotage{
 	{"supports Read in some calls only", "asking the server for its version in each call, in a cluster with several versions",
 		func(s *faulty) {
 			var asked atomic.Int32
-			s.on(faults.OpRead, func(r *request, send func()) {
-				if asked.Add(1)%3 == 0 {
-					r.err = errors.ErrUnsupported
-					return
-				}
-				send()
-			})
+			refuses(faults.OpRead, errors.ErrUnsupported, func(*request) bool { return asked.Add(1)%3 == 0 })(s)
 		}},
 	{"ends with the ctx of Connect", "deriving the session's own context from it",
 		func(s *faulty) {

@@ -12,10 +12,7 @@ import (
 
 var nameSabotages = []sabotage{
 	{"accepts a slash in the prefix of a node", "a store without paths, where a slash is an ordinary character",
-		on(faults.OpCreate, func(r *request, send func()) {
-			r.spec.Prefix = strings.ReplaceAll(r.spec.Prefix, "/", ".")
-			send()
-		})},
+		before(faults.OpCreate, func(r *request) { r.spec.Prefix = strings.ReplaceAll(r.spec.Prefix, "/", ".") })},
 	{"has no epochs", "a counter that is removed with its queue",
 		all(unknowing, shows(func(n driver.Node) driver.Node {
 			n.Epoch = 0

@@ -14,10 +14,7 @@ var readSabotages = []sabotage{
 	{"reads the owner from the data", "a store whose nodes have no owner of their own",
 		func(s *faulty) {
 			owners := inStore[sync.Map](s)
-			s.on(faults.OpCreate, func(r *request, send func()) {
-				owners.Store(string(r.spec.Data), s.base.Describe().ID)
-				send()
-			})
+			s.before(faults.OpCreate, func(r *request) { owners.Store(string(r.spec.Data), s.base.Describe().ID) })
 			s.after(faults.OpRead, func(r *request) {
 				if owner, known := owners.Load(string(r.info.Data)); known {
 					r.info.Owner = owner.(string)

@@ -13,10 +13,7 @@ import (
 
 var releasedSabotages = []sabotage{
 	{"sends Released for every Delete", "one request for both causes",
-		on(faults.OpDelete, func(r *request, send func()) {
-			r.why = driver.Released
-			send()
-		})},
+		before(faults.OpDelete, func(r *request) { r.why = driver.Released })},
 	{"sends Released for nodes that Close removes", "one function for Unlock and Close",
 		func(s *faulty) {
 			nodes := s.places()
@@ -184,10 +181,7 @@ func overtaking(fails func(s *faulty, itself bool) bool) plant {
 		})
 	}, func(s *faulty) {
 		s.onRelease(func(r *request) { inStore[releases](s).Store(r.place.Node, true) })
-		s.on(faults.OpDelete, func(r *request, send func()) {
-			inStore[deletions](s).Store(r.place, true)
-			send()
-		})
+		s.before(faults.OpDelete, func(r *request) { inStore[deletions](s).Store(r.place, true) })
 	})
 }
 

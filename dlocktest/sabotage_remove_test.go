@@ -58,10 +58,7 @@ var removeSabotages = []sabotage{
 	{"does not tell of what it removes", "Redis: a script that removes and does not publish",
 		func(s *faulty) {
 			untold := inStore[sync.Map](s) // by queue and name
-			s.on(faults.OpRemove, func(r *request, send func()) {
-				untold.Store(r.queue+"/"+r.place.Name, true)
-				send()
-			})
+			s.before(faults.OpRemove, func(r *request) { untold.Store(r.queue+"/"+r.place.Name, true) })
 			s.after(faults.OpWatch, func(r *request) {
 				r.watch = passIf(s, r.watch, func() bool {
 					return !slices.ContainsFunc(append(r.ahead, r.place.Node), func(n driver.Node) bool {
@@ -74,12 +71,9 @@ var removeSabotages = []sabotage{
 }
 
 func removesUnless(spared func(driver.NodeInfo) bool) plant {
-	return on(faults.OpRemove, func(r *request, send func()) {
-		if info, err := r.s.Read(r.ctx, r.queue, r.place.Name); err == nil && spared(info) {
-			r.err = driver.ErrGone
-			return
-		}
-		send()
+	return refuses(faults.OpRemove, driver.ErrGone, func(r *request) bool {
+		info, err := r.s.Read(r.ctx, r.queue, r.place.Name)
+		return err == nil && spared(info)
 	})
 }
 

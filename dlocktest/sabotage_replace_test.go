@@ -38,12 +38,9 @@ var replaceSabotages = []sabotage{
 			})
 		}},
 	{"does not find a replaced node by its old place", "a Delete that looks for the name of the place",
-		on(faults.OpDelete, func(r *request, send func()) {
-			if nodes, err := r.s.List(r.ctx, r.queue); err == nil && !has(nodes, r.place.Node) {
-				r.err = driver.ErrGone
-				return
-			}
-			send()
+		refuses(faults.OpDelete, driver.ErrGone, func(r *request) bool {
+			nodes, err := r.s.List(r.ctx, r.queue)
+			return err == nil && !has(nodes, r.place.Node)
 		})},
 	{"finds a replaced node by one old place only", "SQL: a column for the name that the node had before",
 		func(s *faulty) {
@@ -53,23 +50,16 @@ var replaceSabotages = []sabotage{
 					names.Store(r.place.Token, []string{r.place.Name, r.now.Name})
 				}
 			})
-			s.on(faults.OpDelete, func(r *request, send func()) {
-				if known, _ := names.Load(r.place.Token); known != nil && !slices.Contains(known.([]string), r.place.Name) {
-					r.err = driver.ErrGone
-					return
-				}
-				send()
-			})
+			refuses(faults.OpDelete, driver.ErrGone, func(r *request) bool {
+				known, _ := names.Load(r.place.Token)
+				return known != nil && !slices.Contains(known.([]string), r.place.Name)
+			})(s)
 		}},
 	{"gives a replaced node another token", "ZooKeeper, etcd: a node that is written anew has the number of a new transaction",
 		after(faults.OpReplace, func(r *request) { r.now.Token++ })},
 	{"cannot repeat a Replace", "looking for the old name only",
-		on(faults.OpReplace, func(r *request, send func()) {
+		refuses(faults.OpReplace, driver.ErrGone, func(r *request) bool {
 			_, err := r.s.Read(context.WithoutCancel(r.ctx), r.queue, r.place.Name)
-			if errors.Is(err, driver.ErrGone) && driver.CheckPrefix(r.prefix) == nil {
-				r.err = err
-				return
-			}
-			send()
+			return errors.Is(err, driver.ErrGone) && driver.CheckPrefix(r.prefix) == nil
 		})},
 }

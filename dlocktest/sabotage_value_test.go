@@ -37,12 +37,9 @@ var valueSabotages = []sabotage{
 			return err
 		})},
 	{"refuses a second SetValue of a node", "a comparison of tokens with < instead of <=",
-		on(faults.OpSetValue, func(r *request, send func()) {
-			if _, token, err := r.s.base.Value(r.ctx, r.queue); err == nil && token == r.place.Token {
-				r.err = driver.ErrStale
-				return
-			}
-			send()
+		refuses(faults.OpSetValue, driver.ErrStale, func(r *request) bool {
+			_, token, err := r.s.base.Value(r.ctx, r.queue)
+			return err == nil && token == r.place.Token
 		})},
 	{"stores the value in the node", "a column of the node's row",
 		after(faults.OpValue, func(r *request) {
@@ -80,23 +77,14 @@ var valueSabotages = []sabotage{
 			}
 		})},
 	{"sets a value only for the name that the node had first", "a condition with the name of the place",
-		on(faults.OpSetValue, func(r *request, send func()) {
-			if nodes, err := r.s.List(r.ctx, r.queue); err == nil && !hasName(nodes, r.place.Name) {
-				r.err = driver.ErrGone
-				return
-			}
-			send()
+		refuses(faults.OpSetValue, driver.ErrGone, func(r *request) bool {
+			nodes, err := r.s.List(r.ctx, r.queue)
+			return err == nil && !hasName(nodes, r.place.Name)
 		})},
 	{"stores text only", "a value that ends with its first zero byte, or a column of text",
-		on(faults.OpSetValue, func(r *request, send func()) {
-			r.value, _, _ = bytes.Cut(r.value, []byte{0})
-			send()
-		})},
+		before(faults.OpSetValue, func(r *request) { r.value, _, _ = bytes.Cut(r.value, []byte{0}) })},
 	{"cuts a value", "MySQL: a BLOB, which has 65,535 bytes",
-		on(faults.OpSetValue, func(r *request, send func()) {
-			r.value = r.value[:min(len(r.value), driver.MaxValue-1)]
-			send()
-		})},
+		before(faults.OpSetValue, func(r *request) { r.value = r.value[:min(len(r.value), driver.MaxValue-1)] })},
 	{"stores values of any length", "a store without a limit",
 		on(faults.OpSetValue, func(r *request, send func()) {
 			if len(r.value) <= driver.MaxValue {

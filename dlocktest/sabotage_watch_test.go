@@ -15,10 +15,9 @@ import (
 
 var watchSabotages = []sabotage{
 	{"watches a node that is gone already, and does not end the watch", "etcd: a watch from now on, without a look at what is there",
-		watching(func(r *request, send func()) {
+		all(unarmed, before(faults.OpWatch, func(r *request) {
 			r.ahead = slices.DeleteFunc(slices.Clone(r.ahead), func(n driver.Node) bool { return !there(r.s, r.queue, n.Name) })
-			send()
-		})},
+		}))},
 	{"lists first, and arms the watch after that", "etcd: a watch from the present revision instead of that of the List; Redis: SUBSCRIBE after the look",
 		watching(func(r *request, send func()) {
 			if send(); r.err == nil && !hasNews(r.watch.C) {
@@ -39,10 +38,7 @@ var watchSabotages = []sabotage{
 			})
 		})},
 	{"watches the first of several nodes only", "a loop that ends too early",
-		watching(func(r *request, send func()) {
-			r.ahead = r.ahead[:min(1, len(r.ahead))]
-			send()
-		})},
+		all(unarmed, before(faults.OpWatch, func(r *request) { r.ahead = r.ahead[:min(1, len(r.ahead))] }))},
 	{"does not see that its own node is gone", "no look at the node after its watch is armed",
 		watching(func(r *request, send func()) {
 			if send(); r.err == nil && hasNews(r.watch.C) && r.s.Err() == nil {
@@ -50,10 +46,7 @@ var watchSabotages = []sabotage{
 			}
 		})},
 	{"watches its own node by the name alone", "a table of names, in a store where names come again",
-		watching(func(r *request, send func()) {
-			r.place = named(r.place)
-			send()
-		})},
+		all(unarmed, before(faults.OpWatch, func(r *request) { r.place = named(r.place) }))},
 	{"watches no node that is known by name only", "looking for the node by its token",
 		watching(func(r *request, send func()) {
 			if send(); r.place.Token == 0 && r.err == nil && !hasNews(r.watch.C) {

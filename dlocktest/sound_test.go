@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,19 +21,7 @@ const soundTimeout = 300 * time.Millisecond
 type store struct {
 	*memdriver.Store
 	plant plant
-	grace *grace // nil if the store loses no data
-}
-
-// grace is the time after a loss for which no session begins.
-type grace struct {
-	mu   sync.Mutex
-	ends time.Time
-}
-
-func (g *grace) wait() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	time.Sleep(time.Until(g.ends))
+	grace *atomic.Pointer[time.Time] // when sessions may begin after a loss; nil if the store loses no data
 }
 
 // lose removes all sessions and nodes, without notifying the sessions. The
@@ -59,9 +48,8 @@ func (s store) lose() {
 	for _, f := range restore {
 		f()
 	}
-	s.grace.mu.Lock()
-	defer s.grace.mu.Unlock()
-	s.grace.ends = time.Now().Add(wait)
+	ends := time.Now().Add(wait)
+	s.grace.Store(&ends)
 }
 
 var owners sync.Map // maps each session that the kit uses to its owner
@@ -72,8 +60,8 @@ type owner struct {
 }
 
 func (s store) Connect(ctx context.Context) (driver.Session, error) {
-	if s.grace != nil {
-		s.grace.wait()
+	if s.grace != nil && s.grace.Load() != nil {
+		time.Sleep(time.Until(*s.grace.Load()))
 	}
 	inner, err := s.Store.Connect(ctx)
 	if err != nil {
@@ -114,7 +102,7 @@ func configOf(p plant) Config {
 		},
 		NewLossy: func(*testing.T) (driver.Connector, func()) {
 			s := open()
-			s.grace = new(grace)
+			s.grace = new(atomic.Pointer[time.Time])
 			return s, s.lose
 		},
 		SessionTimeout: soundTimeout,

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func (c *check) wantAlive(s driver.Session, after string) {
+func (c *check) wantAlive(s session, after string) {
 	if err := s.Err(); err != nil {
 		c.fatalf("the session ended after %s: Err returned %q, expected nil", after, err)
 	}
@@ -29,38 +29,31 @@ func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if !j.Known && len(j.Ahead) > 0 {
 		c.errorf("Create of %s returned the nodes ahead %v with Known false, expected none", j.Name, j.Ahead)
 	}
-	if j.Alone() != (j.Known && len(want) == 0) {
-		c.errorf("Alone is %v for %s, expected %v with %v in the queue", j.Alone(), j.Name, !j.Alone(), want)
-	}
 }
 
 func checkName(c *check, p driver.Place, prefix string) {
 	got, seq, ok := driver.ParseName(p.Name)
-	if !ok || got != prefix || seq != p.Seq {
-		c.errorf("Create with prefix %q returned the node %q with Seq %d, expected the prefix and that sequence in 10 to 18 digits",
-			prefix, p.Name, p.Seq)
-	}
-	if p.Name != driver.FormatName(prefix, max(p.Seq, 0)) {
-		c.errorf("Create returned the node %q, expected %q as FormatName has it", p.Name, driver.FormatName(prefix, max(p.Seq, 0)))
+	if want := driver.FormatName(prefix, max(p.Seq, 0)); !ok || got != prefix || seq != p.Seq || p.Name != want {
+		c.errorf("Create with prefix %q returned the node %q with Seq %d, expected %q, the prefix and that sequence in 10 to 18 digits",
+			prefix, p.Name, p.Seq, want)
 	}
 }
 
-func (c *check) wantName(what string, err error) {
+// wantError checks that an error matches the wanted one, and that it is not
+// marked as one that may pass.
+func (c *check) wantError(what string, err, want error) {
 	switch {
-	case !errors.Is(err, driver.ErrBadName):
-		c.errorf("%s returned %v, expected an error that matches ErrBadName", what, err)
+	case !errors.Is(err, want):
+		c.errorf("%s returned %v, expected an error that matches %v", what, err, want)
 	case errors.Is(err, driver.ErrUnavailable):
 		c.errorf("%s returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
 	}
 }
 
+func (c *check) wantName(what string, err error) { c.wantError(what, err, driver.ErrBadName) }
+
 func (c *check) wantGone(what string, err error) {
-	switch {
-	case !errors.Is(err, driver.ErrGone):
-		c.errorf("%s of a node that is gone returned %v, expected an error that matches ErrGone", what, err)
-	case errors.Is(err, driver.ErrUnavailable):
-		c.errorf("%s of a node that is gone returned %q, which matches ErrUnavailable: a Lock would repeat it for ever", what, err)
-	}
+	c.wantError(what+" of a node that is gone", err, driver.ErrGone)
 }
 
 func (c *check) wantDeleted(what string, err error) {
@@ -100,7 +93,7 @@ func (c *check) calls(ctx context.Context, s session, queue string, p driver.Pla
 	return all
 }
 
-func checkEnded(c *check, s driver.Session, p driver.Place) {
+func checkEnded(c *check, s session, p driver.Place) {
 	for name, call := range c.calls(c.ctx, s, "q", p) {
 		c.wantEnded(name, call())
 	}

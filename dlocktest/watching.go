@@ -7,32 +7,28 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-func (c *check) watch(s driver.Session, queue string, p driver.Place, ahead ...driver.Node) (w driver.Watch) {
-	what := fmt.Sprintf("Watch(%q, %q)", queue, p.Name)
-	w = ask(c, what, func() (driver.Watch, error) { return s.Watch(c.ctx, queue, p, ahead...) })
-	c.wantChannel(what, w)
-	return w
+func (c *check) watch(s session, queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
+	return c.arm(fmt.Sprintf("Watch(%q, %q)", queue, p.Name), func() (driver.Watch, error) { return s.Watch(c.ctx, queue, p, ahead...) })
 }
 
-func (c *check) watchQueue(s driver.Session, queue string) (w driver.Watch) {
-	what := fmt.Sprintf("WatchQueue(%q)", queue)
-	w = ask(c, what, func() (driver.Watch, error) { return s.WatchQueue(c.ctx, queue) })
-	c.wantChannel(what, w)
-	return w
+func (c *check) watchQueue(s session, queue string) driver.Watch {
+	return c.arm(fmt.Sprintf("WatchQueue(%q)", queue), func() (driver.Watch, error) { return s.WatchQueue(c.ctx, queue) })
 }
 
-func (c *check) wantChannel(what string, w driver.Watch) {
+func (c *check) arm(what string, call func() (driver.Watch, error)) driver.Watch {
+	w := ask(c, what, call)
 	if w.C == nil {
 		c.fatalf("%s returned neither a channel nor an error", what)
 	}
+	return w
 }
 
-func (c *check) waitFor(s driver.Session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
+func (c *check) waitFor(s session, queue string, ahead ...driver.Node) (driver.Place, driver.Watch) {
 	p := c.create(s, queue, "wait-R-")
 	return p, c.watch(s, queue, p, ahead...)
 }
 
-func (c *check) waitOnce(s, other driver.Session, queue string) {
+func (c *check) waitOnce(s, other session, queue string) {
 	ahead := c.create(other, queue, writer)
 	p, w := c.waitFor(s, queue, ahead.Node)
 	c.delete(other, queue, ahead)
@@ -41,7 +37,7 @@ func (c *check) waitOnce(s, other driver.Session, queue string) {
 }
 
 // waitGone waits until a node is gone, as locks wait for their predecessor.
-func waitGone(c *check, s driver.Session, queue string, n driver.Node) {
+func waitGone(c *check, s session, queue string, n driver.Node) {
 	own := c.create(s, queue, "wait-R-")
 	for {
 		c.exitIfAbandoned()
@@ -125,7 +121,7 @@ func (c *check) endsEarly(w driver.Watch) bool {
 
 // nodeWithWatches creates a node that is watched in every way: as the own node
 // of a session, as a node ahead, and as part of the queue.
-func nodeWithWatches(c *check, a, b driver.Session) (driver.Place, []driver.Watch) {
+func nodeWithWatches(c *check, a, b session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
 	q, second := c.waitFor(b, "q", p.Node)
