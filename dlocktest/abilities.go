@@ -131,16 +131,8 @@ func tryOperator(t *testing.T, config Config) {
 // operatorTrials maps each Config hook that acts as an operator to a function
 // that calls the hook and fails if the queue does not change.
 var operatorTrials = map[need]func(c *check){
-	needRemoveNode: func(c *check) {
-		p := c.create(c.session(), probeQueue, writer)
-		c.removeNode(probeQueue, p.Name)
-		c.wantEffect("RemoveNode", p.Name, func(nodes []driver.Node) bool { return !has(nodes, p.Node) })
-	},
-	needRemoveQueue: func(c *check) {
-		p := c.create(c.session(), probeQueue, writer)
-		c.removeQueue(probeQueue)
-		c.wantEffect("RemoveQueue", p.Name, func(nodes []driver.Node) bool { return !has(nodes, p.Node) })
-	},
+	needRemoveNode:  removes("RemoveNode", func(c *check, p driver.Place) { c.removeNode(probeQueue, p.Name) }),
+	needRemoveQueue: removes("RemoveQueue", func(c *check, _ driver.Place) { c.removeQueue(probeQueue) }),
 	needPutNode: func(c *check) {
 		const foreign = "legacy-0000000000"
 		c.session() // so that the driver creates its tables, if any
@@ -149,6 +141,14 @@ var operatorTrials = map[need]func(c *check){
 			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })
 		})
 	},
+}
+
+func removes(hook string, remove func(c *check, p driver.Place)) func(*check) {
+	return solo(func(c *check, s session) {
+		p := c.create(s, probeQueue, writer)
+		remove(c, p)
+		c.wantEffect(hook, p.Name, func(nodes []driver.Node) bool { return !has(nodes, p.Node) })
+	})
 }
 
 // wantEffect fails if calling a Config hook has not changed probeQueue as

@@ -62,7 +62,7 @@ func (c *check) attempt() {
 		defer c.suspectHooks()
 		c.testCase.run(c)
 	}()
-	defer c.abandon()
+	defer c.note(func() { c.abandoned = true })
 	defer c.measureStalls()()
 	limit := time.NewTimer(most)
 	defer limit.Stop()
@@ -71,12 +71,6 @@ func (c *check) attempt() {
 	case <-limit.C:
 		c.errorf("the driver hung: the case and the Close of its sessions took longer than %v\ngoroutines:\n%s", most, stacks())
 	}
-}
-
-func (c *check) abandon() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.abandoned = true
 }
 
 // cleanUp ends an attempt: it records lost sessions, undoes every CutOff, and

@@ -35,13 +35,14 @@ type faulty struct {
 	bare      bool // has no methods of driver.Inspector
 
 	// These are told of what the kit does to the session.
-	connected func(ctx context.Context) // of its Connect
-	cut       func(now bool)            // from the store, or back to it
-	reset     func()                    // its connection
-	silenced  func()                    // the notices of the store
-	expiring  func()                    // before the store ends it
-	paused    func(d time.Duration)     // its process
-	losing    func(grace *time.Duration) loss
+	connected func(ctx context.Context)                  // of its Connect
+	cut       func(now bool)                             // from the store, or back to it
+	reset     func()                                     // its connection
+	silenced  func()                                     // the notices of the store
+	expiring  func()                                     // before the store ends it
+	paused    func(d time.Duration)                      // its process
+	losing    func(grace *time.Duration) (survives bool) // with the data of its store
+	restored  func()                                     // after that
 	// lose loses a request or a reply itself, unless it returns false.
 	lose func(op faults.Op, committed bool) (done bool)
 	// hold delays a request itself, unless it is nil.
@@ -50,12 +51,6 @@ type faulty struct {
 
 // A plant makes a correct session faulty.
 type plant func(s *faulty)
-
-// loss is what becomes of a session when its store loses its data.
-type loss struct {
-	survived bool   // the session does not end
-	restore  func() // called after the loss, unless it is nil
-}
 
 func newFaulty(s base, st *memdriver.Store) *faulty {
 	return &faulty{
@@ -66,7 +61,8 @@ func newFaulty(s base, st *memdriver.Store) *faulty {
 		silenced:  func() {},
 		expiring:  func() {},
 		paused:    func(time.Duration) {},
-		losing:    func(*time.Duration) loss { return loss{} },
+		losing:    func(*time.Duration) bool { return false },
+		restored:  func() {},
 		lose:      func(faults.Op, bool) bool { return false },
 	}
 }

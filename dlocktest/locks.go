@@ -21,38 +21,16 @@ const (
 )
 
 var lockCases = []testCase{
-	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: func(c *check) {
-		var inside occupants
-		var last atomic.Int64
-		last.Store(math.MinInt64)
-		c.together(6, func(int) {
-			m := c.client().RWMutex(lockName)
-			for range 12 {
-				l := c.won(m.Lock(c.ctx))
-				if before := last.Swap(l.Token()); l.Token() <= before {
-					c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
+	{name: "one-writer-holds-at-a-time", why: whyExclusion, run: contend(1, "%d holders of an exclusive lock at once",
+		func(cl *client, _ int) (func() *dlock.Lock, int) { return cl.lock, 1 })},
+	{name: "readers-and-writers-exclude-each-other", why: whyExclusion,
+		run: contend(contenders, "holders that together weigh %d hold a lock at once, where a writer weighs 6, and 6 are allowed",
+			func(cl *client, n int) (func() *dlock.Lock, int) {
+				if n%3 == 0 {
+					return cl.lock, contenders
 				}
-				inside.visit(c, 1, 1, "%d holders of an exclusive lock at once")
-				c.unlock(l)
-			}
-		})
-	}},
-	{name: "readers-and-writers-exclude-each-other", why: whyExclusion, run: func(c *check) {
-		const clients = 6
-		var inside occupants
-		c.together(clients, func(i int) {
-			cl := c.client()
-			for n := range 12 {
-				acquire, weight := cl.rlock, 1
-				if (i+n)%3 == 0 {
-					acquire, weight = cl.lock, clients
-				}
-				l := acquire()
-				inside.visit(c, weight, clients, "a writer and other holders hold the lock at once: together they weigh %d, and a writer weighs 6")
-				c.unlock(l)
-			}
-		})
-	}},
+				return cl.rlock, 1
+			})},
 	{name: "writers-enter-in-the-order-of-the-queue", why: whyFair, run: solo(func(c *check, s session) {
 		holder := c.client().lock()
 		var waiting []<-chan *dlock.Lock
@@ -135,18 +113,11 @@ var lockCases = []testCase{
 		c.unlock(second)
 		c.unlock(c.granted(w, "after every reader before it had unlocked"))
 	})},
-	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: func(c *check) {
-		var inside occupants
-		c.together(5, func(i int) {
-			weight := 1 + i%unitsOfAll
-			acquire := c.client().units(weight)
-			for range 8 {
-				l := acquire()
-				inside.visit(c, weight, unitsOfAll, "%d units of a semaphore of 3 are held")
-				c.unlock(l)
-			}
-		})
-	}},
+	{name: "no-more-units-are-held-than-there-are", why: whyUnits, run: contend(unitsOfAll, "%d units of a semaphore of 3 are held",
+		func(cl *client, n int) (func() *dlock.Lock, int) {
+			weight := 1 + n%unitsOfAll
+			return cl.units(weight), weight
+		})},
 	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
 		run: solo(func(c *check, s session) {
 			// All units are given back at once. The second and third waiter notice that
@@ -244,6 +215,31 @@ var lockCases = []testCase{
 			c.unlock(c.granted(won, "after it had queued again with a new session"))
 			c.queued(s, 0)
 		})},
+}
+
+const contenders = 6
+
+// contend returns a case in which clients take a lock again and again. Together
+// the holders may weigh no more than most.
+func contend(most int, tooMany string, how func(cl *client, n int) (acquire func() *dlock.Lock, weight int)) func(*check) {
+	return func(c *check) {
+		var inside occupants
+		var highest atomic.Int64
+		highest.Store(math.MinInt64)
+		c.together(contenders, func(i int) {
+			cl := c.client()
+			for n := range 12 {
+				acquire, weight := how(cl, i+n)
+				l := acquire()
+				if before := highest.Load(); weight == most && l.Token() <= before {
+					c.errorf("a holder has token %d after one with token %d, expected a higher one", l.Token(), before)
+				}
+				raise(&highest, l.Token())
+				inside.visit(c, weight, most, tooMany)
+				c.unlock(l)
+			}
+		})
+	}
 }
 
 // occupants counts those who hold a lock. The race detector cannot see that a

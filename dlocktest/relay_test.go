@@ -37,11 +37,10 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 			}
 		}
 	}()
-	var once sync.Once
-	return driver.NewWatch(out, func() {
-		once.Do(func() { close(quit) })
+	return driver.NewWatch(out, sync.OnceFunc(func() {
+		close(quit)
 		w.Stop()
-	})
+	}))
 }
 
 func pass(cause driver.Cause, open bool, out chan<- driver.Cause) {

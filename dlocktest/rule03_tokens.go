@@ -84,17 +84,13 @@ var tokenCases = []testCase{
 }
 
 // tokens checks that tokens increase within one queue.
-type tokens struct {
-	any  bool
-	last driver.Place
-}
+type tokens struct{ last *driver.Place }
 
 func (t *tokens) wantHigher(c *check, p driver.Place) {
-	if t.any && p.Token <= t.last.Token {
-		c.fatalf("Create returned token %d for %s after token %d for %s, expected a higher one",
-			p.Token, p.Name, t.last.Token, t.last.Name)
+	if t.last != nil && p.Token <= t.last.Token {
+		c.fatalf("Create returned token %d for %s after token %d for %s, expected a higher one", p.Token, p.Name, t.last.Token, t.last.Name)
 	}
-	t.any, t.last = true, p
+	t.last = &p
 }
 
 func tokensOverClose(then func(c *check)) func(*check) {

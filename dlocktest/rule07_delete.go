@@ -74,7 +74,6 @@ var deleteCases = []testCase{
 			eventuallyHolds(c, b, "q", "a Delete that was carried out")
 			c.removeQueue("q")
 			theirs := c.create(b, "q", writer)
-			c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
 			repeatDelete(c, a, "q", p, driver.Changed)
 			c.wantNodes("after a Delete was repeated whose reply had been lost", c.listAfterWrite(b, "q"), theirs.Node)
 		})},
@@ -90,7 +89,6 @@ var deleteCases = []testCase{
 				repeatDelete(c, a, queue, p, driver.Cause(i))
 				c.removeQueue(queue)
 				theirs := c.create(b, queue, writer)
-				c.logf("the name %s came again: %v", p.Name, theirs.Name == p.Name)
 				arrive()
 				c.wantNodes("after a Delete arrived late", c.listAfterWrite(b, queue), theirs.Node)
 				if c.endedWithConnection(a) {

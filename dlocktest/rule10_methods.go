@@ -91,34 +91,32 @@ var methodCases = []testCase{
 			c.delete(s, "q", p)
 		}},
 	{name: "an-ability-is-there-always-or-never", why: "tools would show a part of the queue, or find some of its locks",
-		run: pair(func(c *check, a, b session) {
+		run: solo(func(c *check, s session) {
 			// Some arguments are invalid. A method that is not supported must change nothing.
-			for _, s := range []session{a, b} {
-				p, gone := c.create(s, "q", writer), c.create(s, "q", writer)
-				c.delete(s, "q", gone)
-				for name, ask := range map[string]func() error{
-					"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
-					"Read of a node that is gone":     func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", gone.Name); return err },
-					"Walk":                            func() error { _, err := driver.Inspect(s).Walk(c.ctx, ""); return err },
-					"Walk of a missing queue":         func() error { _, err := driver.Inspect(s).Walk(c.ctx, "never/was"); return err },
-					"SetValue":                        func() error { return driver.Inspect(s).SetValue(c.ctx, "q", p, nil) },
-					"SetValue of a node that is gone": func() error { return driver.Inspect(s).SetValue(c.ctx, "q", gone, nil) },
-					"SetValue as told by Value":       func() error { _, _, err := driver.Inspect(s).Value(c.ctx, "q"); return err },
-					"Remove":                          func() error { return driver.Inspect(s).Remove(c.ctx, "q", gone) },
-					"Remove in a missing queue":       func() error { return driver.Inspect(s).Remove(c.ctx, "never/was", p) },
-				} {
-					method, _, _ := strings.Cut(name, " ")
-					can := c.can&needNamed(method) != 0
-					for range 4 {
-						if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
-							c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",
-								name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
-						}
+			p, gone := c.create(s, "q", writer), c.create(s, "q", writer)
+			c.delete(s, "q", gone)
+			for name, ask := range map[string]func() error{
+				"Read":                            func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", p.Name); return err },
+				"Read of a node that is gone":     func() error { _, err := driver.Inspect(s).Read(c.ctx, "q", gone.Name); return err },
+				"Walk":                            func() error { _, err := driver.Inspect(s).Walk(c.ctx, ""); return err },
+				"Walk of a missing queue":         func() error { _, err := driver.Inspect(s).Walk(c.ctx, "never/was"); return err },
+				"SetValue":                        func() error { return driver.Inspect(s).SetValue(c.ctx, "q", p, nil) },
+				"SetValue of a node that is gone": func() error { return driver.Inspect(s).SetValue(c.ctx, "q", gone, nil) },
+				"SetValue as told by Value":       func() error { _, _, err := driver.Inspect(s).Value(c.ctx, "q"); return err },
+				"Remove":                          func() error { return driver.Inspect(s).Remove(c.ctx, "q", gone) },
+				"Remove in a missing queue":       func() error { return driver.Inspect(s).Remove(c.ctx, "never/was", p) },
+			} {
+				method, _, _ := strings.Cut(name, " ")
+				can := c.can&needNamed(method) != 0
+				for range 4 {
+					if err := ask(); errors.Is(err, errors.ErrUnsupported) == can {
+						c.errorf("%s returned %v, and an earlier call of %s %s: expected a method to be supported in every call or in none",
+							name, err, method, map[bool]string{true: "was supported", false: "was not"}[can])
 					}
 				}
-				c.wantNodes("after calls of optional methods", c.listAfterWrite(s, "q"), p.Node)
-				c.delete(s, "q", p)
 			}
+			c.wantNodes("after calls of optional methods", c.listAfterWrite(s, "q"), p.Node)
+			c.delete(s, "q", p)
 		})},
 	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: func(c *check) {
 		// A call that ignores its ctx returns only when the session ends.

@@ -125,7 +125,7 @@ var runs = []struct {
 }{
 	{config: "only New", passes: true, says: []string{
 		"rule 8 not checked: Config.CutOff is nil",
-		"rule 1 (order)                    checked in part (8 of 9 cases); not checked: Config.PutNode is nil",
+		"rule 1 (order)                    checked in part (7 of 8 cases); not checked: Config.PutNode is nil",
 		"read                              not applicable: no Read"}},
 	{config: "incomplete", cases: "rule08/a(fter-a-pause|n-expired)", says: []string{
 		"rule 8 not checked: Config.Pause is nil, and Config.Complete demands everything",

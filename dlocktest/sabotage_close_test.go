@@ -54,26 +54,15 @@ var closeSabotages = []sabotage{
 			s.before(faults.OpClose, func(r *request) { <-whole.healed() })
 		}},
 	{"sends a create after Close", "a client library without contexts: the request goes on in a goroutine of its own, for which Close does not wait",
-		func(s *faulty) {
-			var mu sync.Mutex
-			var givenUp []func()
-			s.on(faults.OpCreate, func(r *request, send func()) {
-				if send(); r.err != nil && r.ctx.Err() != nil && s.Err() == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					givenUp = append(givenUp, func() { putStray(s.store, r.queue, r.spec.Prefix) })
-				}
-			})
-			s.on(faults.OpClose, func(r *request, send func()) {
-				send()
-				mu.Lock()
-				defer mu.Unlock()
-				for _, create := range givenUp {
-					time.AfterFunc(time.Millisecond, create)
-				}
-				givenUp = nil
-			})
-		}},
+		on(faults.OpCreate, func(r *request, send func()) {
+			if send(); r.err != nil && r.ctx.Err() != nil && r.s.Err() == nil {
+				go func() {
+					<-r.s.Done()
+					time.Sleep(time.Millisecond)
+					putStray(r.s.store, r.queue, r.spec.Prefix)
+				}()
+			}
+		})},
 	{"does not refuse a create that arrives after Close", "Redis, SQL: no look at the session in the request that makes the node",
 		func(s *faulty) {
 			s.late(faults.OpCreate, func(r *request) {
@@ -83,14 +72,14 @@ var closeSabotages = []sabotage{
 			})
 		}},
 	{"deletes at Close all nodes with its host's name", "removing nodes by prefix",
-		on(faults.OpClose, func(r *request, send func()) {
-			if r.s.Err() == nil {
-				nodes, _ := r.s.List(r.ctx, "q")
-				for _, n := range withPrefix(nodes, writer) {
-					r.s.store.Faults().RemoveNode("q", n.Name)
-				}
+		before(faults.OpClose, func(r *request) {
+			if r.s.Err() != nil {
+				return
 			}
-			send()
+			nodes, _ := r.s.List(r.ctx, "q")
+			for _, n := range withPrefix(nodes, writer) {
+				r.s.store.Faults().RemoveNode("q", n.Name)
+			}
 		})},
 }
 

@@ -9,29 +9,25 @@ import (
 
 var lossSabotages = []sabotage{
 	{"keeps its sessions when the data are lost", "Redis: no request compares the data with the server that holds them",
-		func(s *faulty) { s.losing = func(*time.Duration) loss { return loss{survived: true} } }},
+		func(s *faulty) { s.losing = func(*time.Duration) bool { return true } }},
 	{"waits for less than a lease after a loss", "a grace that a change of the clock ends",
 		func(s *faulty) {
-			s.losing = func(grace *time.Duration) loss {
+			s.losing = func(grace *time.Duration) bool {
 				*grace = soundTimeout / 8
-				return loss{}
+				return false
 			}
 		}},
 	{"restores the nodes of lost sessions", "a backup of all tables, and no clean-up",
 		func(s *faulty) {
 			nodes := s.places()
-			restore := func() {
+			s.restored = func() {
 				nodes.each(func(queue string, p driver.Place) { _ = s.store.Faults().PutNode(queue, p.Name, nil) })
 			}
-			s.losing = func(*time.Duration) loss { return loss{restore: restore} }
 		}},
 	{"counts tokens anew after a loss", "a sequence that is lost with the data",
 		func(s *faulty) {
 			count := inStore[atomic.Int64](s)
 			renumber(func(*request) int64 { return count.Add(1) })(s)
-			s.losing = func(*time.Duration) loss {
-				count.Store(0)
-				return loss{}
-			}
+			s.restored = func() { count.Store(0) }
 		}},
 }

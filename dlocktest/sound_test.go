@@ -33,11 +33,8 @@ func (s store) lose() {
 		if o.(owner).Faults != s.Faults() {
 			return true
 		}
-		how := faultyOf(outer.(driver.Session)).losing(&wait)
-		if how.restore != nil {
-			restore = append(restore, how.restore)
-		}
-		if !how.survived {
+		f := faultyOf(outer.(driver.Session))
+		if restore = append(restore, f.restored); !f.losing(&wait) {
 			o.(owner).Drop(o.(owner).inner)
 		}
 		return true
