@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,21 +53,32 @@ func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, log
 	return failures, logs
 }
 
-func names(of map[string]string) (all []string) {
-	for name := range of {
-		all = append(all, name)
+func findsNothing(t *testing.T, work func(t *testing.T, s *Sweep) error) {
+	t.Helper()
+	failures, logs := found(t, work)
+	assert.Empty(t, failures)
+	assert.Empty(t, logs)
+}
+
+func names(of map[string]string) []string { return slices.Collect(maps.Keys(of)) }
+
+// locked returns a function for Run to test, which calls work with a lock held.
+// Unless work has unlocked it, the error of Unlock is ignored.
+func locked(work func(t *testing.T, s *Sweep, l *dlock.Lock) error) func(*testing.T, *Sweep) error {
+	return func(t *testing.T, s *Sweep) error {
+		l, err := s.Client().RWMutex("stock").Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer l.Unlock()
+		return work(t, s, l)
 	}
-	return all
 }
 
 // steps returns a function for Run to test. The function writes three times
 // under a lock and calls check before each write.
 func steps(check func(ctx context.Context, lock *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
-	return func(t *testing.T, s *Sweep) (err error) {
-		l, err := s.Client().RWMutex("stock").Lock(t.Context())
-		if err != nil {
-			return err
-		}
+	return locked(func(t *testing.T, s *Sweep, l *dlock.Lock) (err error) {
 		defer func() { err = errors.Join(err, l.Unlock()) }()
 		ctx := l.Context(t.Context())
 		for _, what := range []string{"first", "second", "third"} {
@@ -77,7 +90,7 @@ func steps(check func(ctx context.Context, lock *dlock.Lock) error, write func(s
 			}
 		}
 		return nil
-	}
+	})
 }
 
 func carelessly(context.Context, *dlock.Lock) error       { return nil }
@@ -91,13 +104,11 @@ func TestAFunctionThatDoesNotCheckIsReported(t *testing.T) {
 	failures, _ := found(t, steps(carelessly, unchecked))
 	assert.ElementsMatch(t, []string{"expired-at-write-1", "expired-at-write-2", "paused-at-write-1", "paused-at-write-2"}, names(failures))
 	report := failures["expired-at-write-1"]
-	assert.Regexp(t, `^lossweep: write 2, "second", was made while no lock was held \(lossweep_test\.go:\d+, called from lossweep_test\.go:\d+\); the lock had been lost\nlossweep: write 3, "third",`, report)
+	assert.Regexp(t, `^lossweep: write 2, "second", was made while no lock was held \(lossweep_test\.go:\d+(, called from lossweep_test\.go:\d+)+\); the lock had been lost\nlossweep: write 3, "third",`, report)
 }
 
 func TestAFunctionThatAsksErrBeforeEachWriteIsFine(t *testing.T) {
-	failures, logs := found(t, steps(askErr, unchecked))
-	assert.Empty(t, failures)
-	assert.Empty(t, logs)
+	findsNothing(t, steps(askErr, unchecked))
 }
 
 func TestAContextEndsLateAfterAPause(t *testing.T) {
@@ -106,22 +117,15 @@ func TestAContextEndsLateAfterAPause(t *testing.T) {
 }
 
 func TestAFunctionThatSendsTokensIsFine(t *testing.T) {
-	failures, logs := found(t, steps(carelessly, fenced))
-	assert.Empty(t, failures)
-	assert.Empty(t, logs)
+	findsNothing(t, steps(carelessly, fenced))
 }
 
 func TestAFunctionThatIgnoresTheRefusalIsReported(t *testing.T) {
-	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
-		l, err := s.Client().RWMutex("stock").Lock(t.Context())
-		if err != nil {
-			return err
-		}
-		defer l.Unlock()
-		err = s.WriteToken(l.Token(), "order")
+	failures, _ := found(t, locked(func(t *testing.T, s *Sweep, l *dlock.Lock) error {
+		err := s.WriteToken(l.Token(), "order")
 		assert.True(t, err == nil || errors.Is(err, ErrStale))
 		return nil
-	})
+	}))
 	assert.Equal(t, map[string]string{
 		"expired-at-write-1": "lossweep: the function returned nil after a loss, but it has made only 0 of 1 writes",
 		"paused-at-write-1":  "lossweep: the function returned nil after a loss, but it has made only 0 of 1 writes",
@@ -138,15 +142,7 @@ func TestAFunctionThatStopsButReturnsNilIsReported(t *testing.T) {
 }
 
 func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
-	failures, logs := found(t, func(t *testing.T, s *Sweep) error {
-		l, err := s.Client().RWMutex("stock").Lock(t.Context())
-		if err != nil {
-			return err
-		}
-		defer l.Unlock()
-		s.Write("order")
-		return nil
-	})
+	failures, logs := found(t, locked(func(_ *testing.T, s *Sweep, l *dlock.Lock) error { return unchecked(s, l, "order") }))
 	assert.Empty(t, failures)
 	assert.ElementsMatch(t, []string{"expired-before-request-2-delete", "paused-before-request-2-delete", "expired-at-write-1", "paused-at-write-1"}, names(logs))
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
@@ -220,36 +216,28 @@ func TestAFunctionThatWaitsOrGivesUpIsFine(t *testing.T) {
 }
 
 func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
-	failures, logs := found(t, func(t *testing.T, s *Sweep) error {
+	findsNothing(t, func(t *testing.T, s *Sweep) error {
 		for {
 			if err := steps(askErr, unchecked)(t, s); !errors.Is(err, dlock.ErrLost) {
 				return err
 			}
 		}
 	})
-	assert.Empty(t, failures)
-	assert.Empty(t, logs)
 }
 
 // Run must also let the lock be lost at a request between two writes. Here,
 // such requests take and release a second lock.
 func TestALossBeforeARequestIsReported(t *testing.T) {
-	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
-		c := s.Client()
-		l, err := c.RWMutex("outer").Lock(t.Context())
-		if err != nil {
-			return err
-		}
-		defer l.Unlock()
-		inner, err := c.RWMutex("inner").Lock(t.Context())
+	failures, _ := found(t, locked(func(t *testing.T, s *Sweep, l *dlock.Lock) error {
+		inner, err := s.Client().RWMutex("inner").Lock(t.Context())
 		if err != nil {
 			return err
 		}
 		if err := inner.Unlock(); err != nil {
 			return err
 		}
-		return errors.Join(s.WriteToken(l.Token(), "x"), func() error { s.Write("y"); return nil }())
-	})
+		return errors.Join(fenced(s, l, "x"), unchecked(s, l, "y"))
+	}))
 	assert.Contains(t, failures, "expired-before-request-2-create")
 	assert.Contains(t, failures["expired-before-request-2-create"], `write 2, "y", was made while no lock was held`)
 	assert.NotContains(t, failures, "expired-before-request-1-create")
@@ -271,11 +259,7 @@ func TestWritesWithoutALockAreReportedEvenWithoutALoss(t *testing.T) {
 		"the function has written nothing":         func(*testing.T, *Sweep, *dlock.Lock) error { return nil },
 		"the function fails without a loss: full":  func(*testing.T, *Sweep, *dlock.Lock) error { return errors.New("full") },
 	} {
-		failures, _ := found(t, func(t *testing.T, s *Sweep) error {
-			l, err := s.Client().RWMutex("stock").Lock(t.Context())
-			require.NoError(t, err)
-			return work(t, s, l)
-		})
+		failures, _ := found(t, locked(work))
 		assert.Contains(t, failures["no-loss"], says)
 		assert.NotContains(t, failures["no-loss"], "had been lost")
 	}
@@ -318,20 +302,13 @@ func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
 }
 
 func TestADowngradedHoldEnds(t *testing.T) {
-	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
-		l, err := s.Client().RWMutex("stock").Lock(t.Context())
-		if err != nil {
-			return err
-		}
+	failures, _ := found(t, locked(func(t *testing.T, s *Sweep, l *dlock.Lock) error {
 		s.Write("in time")
-		if err := l.Downgrade(t.Context()); err != nil {
-			return err
-		}
-		if err := l.Unlock(); err != nil {
+		if err := errors.Join(l.Downgrade(t.Context()), l.Unlock()); err != nil {
 			return err
 		}
 		s.Write("late")
 		return nil
-	})
+	}))
 	assert.Contains(t, failures["no-loss"], `write 2, "late", was made while no lock was held`)
 }

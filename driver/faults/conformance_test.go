@@ -22,9 +22,17 @@ type behindFaults struct {
 	store *memdriver.Store
 }
 
+func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
+	store := memdriver.New(append(opts, memdriver.WithSessionTimeout(sessionTimeout))...)
+	return behindFaults{faults.New(memory{store}, plan), store}
+}
+
+// memory is a memory store whose sessions know it.
+type memory struct{ *memdriver.Store }
+
 type known struct {
 	memorySession
-	store *memdriver.Store
+	memdriver.Faults
 }
 
 type memorySession interface {
@@ -32,33 +40,20 @@ type memorySession interface {
 	driver.Inspector
 }
 
-func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
-	store := memdriver.New(append(opts, memdriver.WithSessionTimeout(sessionTimeout))...)
-	connect := func(ctx context.Context) (driver.Session, error) {
-		s, err := store.Connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return known{s.(memorySession), store}, nil
+func (m memory) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := m.Store.Connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return behindFaults{faults.New(checkable{connectorFunc(connect), store}, plan), store}
+	return known{s.(memorySession), m.Faults()}, nil
 }
 
-// checkable is a connector whose Check method calls that of the store. Its
-// sessions have the type known.
-type checkable struct {
-	connectorFunc
-	store *memdriver.Store
-}
-
-func (c checkable) Check(ctx context.Context) ([]driver.Finding, error) { return c.store.Check(ctx) }
-
-// memory returns the memory store's session behind s, and the handle by which
+// behind returns the memory store's session behind s, with the handle by which
 // that store injects faults into it.
-func memory(s driver.Session) (memdriver.Faults, driver.Session) {
-	in := faults.Unwrap(s).(known)
-	return in.store.Faults(), in.memorySession
-}
+func behind(s driver.Session) known { return faults.Unwrap(s).(known) }
+
+// session returns the session that the store knows.
+func (k known) session() driver.Session { return k.memorySession }
 
 func configOf(plan faults.Plan) dlocktest.Config {
 	return dlocktest.Config{
@@ -71,39 +66,19 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		Parallel:       4,
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
-		Drop: func(_ *testing.T, s driver.Session) {
-			m, in := memory(s)
-			m.Expire(in)
-		},
-		CutOff: func(_ *testing.T, s driver.Session) (heal func()) {
-			m, in := memory(s)
-			return m.CutOff(in)
-		},
-		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
-			m, in := memory(s)
-			m.LoseRequest(in, op)
-		},
-		LoseReply: func(_ *testing.T, s driver.Session, op faults.Op) {
-			m, in := memory(s)
-			m.LoseReply(in, op)
-		},
-		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			m, in := memory(s)
-			return m.HoldRequest(in, op)
-		},
-		Reset: func(_ *testing.T, s driver.Session) {
-			m, in := memory(s)
-			m.Reset(in)
-		},
+		Drop:           func(_ *testing.T, s driver.Session) { behind(s).Expire(behind(s).session()) },
+		CutOff:         func(_ *testing.T, s driver.Session) (heal func()) { return behind(s).CutOff(behind(s).session()) },
+		LoseRequest:    func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseRequest(behind(s).session(), op) },
+		LoseReply:      func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseReply(behind(s).session(), op) },
+		Reset:          func(_ *testing.T, s driver.Session) { behind(s).Reset(behind(s).session()) },
 		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: replies use the same connection
+		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
+			return behind(s).HoldRequest(behind(s).session(), op)
+		},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
-			m, in := memory(s)
-			m.DelayReplies(in, d)
+			behind(s).DelayReplies(behind(s).session(), d)
 		},
-		Pause: func(_ *testing.T, s driver.Session, d time.Duration) {
-			m, in := memory(s)
-			m.Pause(in, d)
-		},
+		Pause: func(_ *testing.T, s driver.Session, d time.Duration) { behind(s).Pause(behind(s).session(), d) },
 		RemoveQueue: func(_ *testing.T, c driver.Connector, queue string) {
 			c.(behindFaults).store.Faults().RemoveQueue(queue)
 		},

@@ -33,6 +33,14 @@ func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *fault
 	})
 }
 
+// inBubbles runs a test like inBubble, once with the fault in a request for op
+// and once in its reply.
+func inBubbles(t *testing.T, op faults.Op, f faults.Fault, test func(t *testing.T, w *faultyWorld)) {
+	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
+		inBubble(t, on(stage, op, f), test)
+	}
+}
+
 type faultyWorld struct {
 	t        *testing.T
 	store    *memdriver.Store
@@ -102,14 +110,12 @@ func TestLostRequestDoesNotReachTheStore(t *testing.T) {
 
 func TestLostRequestReturnsTheErrorOfThePlan(t *testing.T) {
 	refused := errors.New("no permission")
-	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
-		inBubble(t, on(stage, faults.OpList, faults.Fault{Lose: true, Err: refused}), func(t *testing.T, w *faultyWorld) {
-			_, err := w.session().List(t.Context(), "q")
-			require.ErrorIs(t, err, refused)
-			require.NotErrorIs(t, err, driver.ErrUnavailable)
-			require.ErrorContains(t, err, `list "q"`)
-		})
-	}
+	inBubbles(t, faults.OpList, faults.Fault{Lose: true, Err: refused}, func(t *testing.T, w *faultyWorld) {
+		_, err := w.session().List(t.Context(), "q")
+		require.ErrorIs(t, err, refused)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.ErrorContains(t, err, `list "q"`)
+	})
 }
 
 func TestCreateWhoseReplyIsLostLeavesNoNode(t *testing.T) {
@@ -192,27 +198,25 @@ func TestRepeatDoesNotCountForACreate(t *testing.T) {
 }
 
 func TestDoneClosesBeforeTheNodesOfAnEndedSessionGo(t *testing.T) {
-	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
-		inBubble(t, on(stage, faults.OpList, faults.Fault{EndSession: true}), func(t *testing.T, w *faultyWorld) {
-			s := w.session()
-			p := w.create(s)
-			gone, err := w.eyes.Watch(t.Context(), "q", p)
-			require.NoError(t, err)
-			var knew error
-			go func() {
-				<-gone.C
-				knew = s.Err()
-			}()
-			_, err = s.List(t.Context(), "q")
-			require.ErrorIs(t, err, driver.ErrSessionEnded)
-			synctest.Wait()
-			require.ErrorIs(t, knew, driver.ErrSessionEnded)
-			require.True(t, isClosed(s.Done()))
-			assert.Zero(t, w.nodes())
-			assert.NoError(t, s.Close())
-			assert.Equal(t, 1, w.faults.Stats().SessionsEnded)
-		})
-	}
+	inBubbles(t, faults.OpList, faults.Fault{EndSession: true}, func(t *testing.T, w *faultyWorld) {
+		s := w.session()
+		p := w.create(s)
+		gone, err := w.eyes.Watch(t.Context(), "q", p)
+		require.NoError(t, err)
+		var knew error
+		go func() {
+			<-gone.C
+			knew = s.Err()
+		}()
+		_, err = s.List(t.Context(), "q")
+		require.ErrorIs(t, err, driver.ErrSessionEnded)
+		synctest.Wait()
+		require.ErrorIs(t, knew, driver.ErrSessionEnded)
+		require.True(t, isClosed(s.Done()))
+		assert.Zero(t, w.nodes())
+		assert.NoError(t, s.Close())
+		assert.Equal(t, 1, w.faults.Stats().SessionsEnded)
+	})
 }
 
 func TestEndSessionEndsOneAndEndSessionsAll(t *testing.T) {
@@ -232,14 +236,12 @@ func TestEndSessionEndsOneAndEndSessionsAll(t *testing.T) {
 }
 
 func TestConnectThatFailsLeavesNoSession(t *testing.T) {
-	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
-		inBubble(t, on(stage, faults.OpConnect, faults.Fault{Lose: true}), func(t *testing.T, w *faultyWorld) {
-			_, err := w.faults.Connect(t.Context())
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-			assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
-			w.create(w.session())
-		})
-	}
+	inBubbles(t, faults.OpConnect, faults.Fault{Lose: true}, func(t *testing.T, w *faultyWorld) {
+		_, err := w.faults.Connect(t.Context())
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
+		w.create(w.session())
+	})
 }
 
 func TestConnectWhoseCtxHadEndedHasNoNumber(t *testing.T) {
@@ -279,18 +281,16 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 }
 
 func TestConnectGivenUpLeavesNoSession(t *testing.T) {
-	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
-		inBubble(t, on(stage, faults.OpConnect, faults.Fault{Delay: time.Minute}), func(t *testing.T, w *faultyWorld) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			began := time.Now()
-			_, err := w.faults.Connect(ctx)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Equal(t, time.Second, time.Since(began))
-			synctest.Wait()
-			assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
-		})
-	}
+	inBubbles(t, faults.OpConnect, faults.Fault{Delay: time.Minute}, func(t *testing.T, w *faultyWorld) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := w.faults.Connect(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(began))
+		synctest.Wait()
+		assert.Equal(t, 1, w.store.Stats().Sessions, "only that of the test")
+	})
 }
 
 func TestSessionMayEndAsSoonAsItIsMade(t *testing.T) {

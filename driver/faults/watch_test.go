@@ -110,10 +110,18 @@ var arming = map[string]func(driver.Session) (driver.Watch, error){
 // watching runs a test in virtual time, once for each kind of call that arms a
 // watch.
 func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
+	armingAfter(t, plan, func(*scripted) {}, test)
+}
+
+// armingAfter is like watching, but calls before just before the watch is armed.
+func armingAfter(
+	t *testing.T, plan faults.Plan, before func(in *scripted), test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch),
+) {
 	for name, arm := range arming {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				in, s := scriptedSession(t, plan)
+				before(in)
 				w, err := arm(s)
 				require.NoError(t, err)
 				test(t, in, s, w)
@@ -135,13 +143,24 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-func onNews(cause driver.Cause, f faults.Fault) faults.Plan {
-	return func(_ context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews && r.Cause == cause {
-			return f
+// onNews returns a plan that calls f for each event of a watch.
+func onNews(f func(ctx context.Context, cause driver.Cause) faults.Fault) faults.Plan {
+	return func(ctx context.Context, r faults.Request) faults.Fault {
+		if r.Stage == faults.StageNews {
+			return f(ctx, r.Cause)
 		}
 		return faults.Fault{}
 	}
+}
+
+// onCause returns a plan that injects f into the events with one cause.
+func onCause(cause driver.Cause, f faults.Fault) faults.Plan {
+	return onNews(func(_ context.Context, is driver.Cause) faults.Fault {
+		if is == cause {
+			return f
+		}
+		return faults.Fault{}
+	})
 }
 
 func TestNewsPassInTheirOrder(t *testing.T) {
@@ -160,12 +179,7 @@ func TestNewsPassInTheirOrder(t *testing.T) {
 }
 
 func TestNewsCanBeLate(t *testing.T) {
-	late := func(_ context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews {
-			return faults.Fault{Delay: time.Second}
-		}
-		return faults.Fault{}
-	}
+	late := onNews(func(context.Context, driver.Cause) faults.Fault { return faults.Fault{Delay: time.Second} })
 	watching(t, late, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
 		for _, want := range []string{"released", "end"} {
 			if want == "end" {
@@ -182,7 +196,7 @@ func TestNewsCanBeLate(t *testing.T) {
 }
 
 func TestReleasedOnItsWayIsReplacedByAnEnd(t *testing.T) {
-	watching(t, onNews(driver.Released, faults.Fault{Delay: time.Second}),
+	watching(t, onCause(driver.Released, faults.Fault{Delay: time.Second}),
 		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
 			in.news <- driver.Released
 			synctest.Wait()
@@ -193,7 +207,7 @@ func TestReleasedOnItsWayIsReplacedByAnEnd(t *testing.T) {
 }
 
 func TestLostReleasedEndsTheWatch(t *testing.T) {
-	watching(t, onNews(driver.Released, faults.Fault{Lose: true}),
+	watching(t, onCause(driver.Released, faults.Fault{Lose: true}),
 		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
 			in.news <- driver.Released
 			assert.Equal(t, "end", hears(w))
@@ -202,7 +216,7 @@ func TestLostReleasedEndsTheWatch(t *testing.T) {
 }
 
 func TestEndOfAWatchCannotBeLost(t *testing.T) {
-	watching(t, onNews(driver.Changed, faults.Fault{Lose: true}),
+	watching(t, onCause(driver.Changed, faults.Fault{Lose: true}),
 		func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
 			close(in.news)
 			assert.Equal(t, "end", hears(w))
@@ -239,14 +253,12 @@ func TestStopIsPassedOn(t *testing.T) {
 
 func TestStopEndsNewsOnTheirWay(t *testing.T) {
 	var asked, ended atomic.Int64
-	keep := func(ctx context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews {
-			asked.Add(1)
-			<-ctx.Done()
-			ended.Add(1)
-		}
+	keep := onNews(func(ctx context.Context, _ driver.Cause) faults.Fault {
+		asked.Add(1)
+		<-ctx.Done()
+		ended.Add(1)
 		return faults.Fault{}
-	}
+	})
 	watching(t, keep, func(t *testing.T, in *scripted, s driver.Session, w driver.Watch) {
 		asked.Store(0)
 		ended.Store(0)
@@ -263,13 +275,11 @@ func TestStopEndsNewsOnTheirWay(t *testing.T) {
 }
 
 func TestCloseWaitsForNewsOnTheirWay(t *testing.T) {
-	dawdle := func(ctx context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-		}
+	dawdle := onNews(func(ctx context.Context, _ driver.Cause) faults.Fault {
+		<-ctx.Done()
+		time.Sleep(time.Second)
 		return faults.Fault{}
-	}
+	})
 	watching(t, dawdle, func(t *testing.T, in *scripted, s driver.Session, _ driver.Watch) {
 		in.news <- driver.Released
 		synctest.Wait()
@@ -280,37 +290,25 @@ func TestCloseWaitsForNewsOnTheirWay(t *testing.T) {
 }
 
 func TestNothingIsReleasedOnceTheSessionHasEnded(t *testing.T) {
-	ended := make(chan struct{})
 	var in *scripted
-	end := func(_ context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews && r.Cause == driver.Released {
+	end := onNews(func(_ context.Context, cause driver.Cause) faults.Fault {
+		if cause == driver.Released {
 			close(in.done)
-			close(ended)
 		}
 		return faults.Fault{}
-	}
-	for _, arm := range arming {
-		synctest.Test(t, func(t *testing.T) {
-			ended = make(chan struct{})
-			var s driver.Session
-			in, s = scriptedSession(t, end)
-			w, err := arm(s)
-			require.NoError(t, err)
-			in.news <- driver.Released
-			<-ended
-			assert.Equal(t, "end", hears(w))
-			require.NoError(t, s.Close())
-		})
-	}
+	})
+	armingAfter(t, end, func(s *scripted) { in = s }, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+		in.news <- driver.Released
+		<-in.done
+		assert.Equal(t, "end", hears(w))
+	})
 }
 
 func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
-	keep := func(ctx context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews {
-			<-ctx.Done()
-		}
+	keep := onNews(func(ctx context.Context, _ driver.Cause) faults.Fault {
+		<-ctx.Done()
 		return faults.Fault{}
-	}
+	})
 	for _, news := range []func(chan driver.Cause){
 		func(chan driver.Cause) {},
 		func(c chan driver.Cause) { c <- driver.Released },
@@ -327,42 +325,27 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 
 // No plan may delay the end of a watch whose node is gone.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
-	plan := func(_ context.Context, r faults.Request) faults.Fault {
-		if r.Stage == faults.StageNews {
-			t.Errorf("asked for %v", r)
-		}
+	plan := onNews(func(_ context.Context, cause driver.Cause) faults.Fault {
+		t.Errorf("asked for an event with the cause %v", cause)
 		return faults.Fault{}
-	}
-	for name, arm := range arming {
-		synctest.Test(t, func(t *testing.T) {
-			in, s := scriptedSession(t, plan)
-			close(in.news)
-			w, err := arm(s)
-			require.NoError(t, err)
-			select {
-			case _, open := <-w.C:
-				assert.False(t, open, name)
-			default:
-				assert.Fail(t, "it has not ended", name)
-			}
-			require.NoError(t, s.Close())
-		})
-	}
+	})
+	armingAfter(t, plan, func(in *scripted) { close(in.news) }, func(t *testing.T, _ *scripted, _ driver.Session, w driver.Watch) {
+		select {
+		case _, open := <-w.C:
+			assert.False(t, open)
+		default:
+			assert.Fail(t, "it has not ended")
+		}
+	})
 }
 
 func TestReleasedBeforeTheReplyIsPassedOn(t *testing.T) {
-	for name, arm := range arming {
-		synctest.Test(t, func(t *testing.T) {
-			in, s := scriptedSession(t, faults.Rates{}.Plan)
-			in.news <- driver.Released
-			w, err := arm(s)
-			require.NoError(t, err)
-			assert.Equal(t, "released", hears(w), name)
-			close(in.news)
-			assert.Equal(t, "end", hears(w), name)
-			require.NoError(t, s.Close())
-		})
-	}
+	before := func(in *scripted) { in.news <- driver.Released }
+	armingAfter(t, faults.Rates{}.Plan, before, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
+		assert.Equal(t, "released", hears(w))
+		close(in.news)
+		assert.Equal(t, "end", hears(w))
+	})
 }
 
 func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
