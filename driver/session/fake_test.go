@@ -136,7 +136,21 @@ func (f *fake) Cancel(ctx context.Context, creates []Change) error {
 }
 
 func (f *fake) Look(ctx context.Context, ask []Query) (found []Snapshot, err error) {
-	err = f.request(ctx, "look", func() error {
+	kind := "look"
+	if q := ask[0]; q.Await != "" {
+		kind = "await"
+		there := func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return slices.ContainsFunc(f.queues[q.Queue], func(n Node) bool { return n.Name == q.Await })
+		}
+		for range 10 {
+			if there() {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	err = f.request(ctx, kind, func() error {
 		for _, q := range ask {
 			found = append(found, Snapshot{Nodes: slices.Clone(f.queues[q.Queue]), Version: f.version, Same: q.Known == f.version && f.version > 0,
 				Released: f.released, Pause: f.pause})

@@ -48,15 +48,17 @@ func (l *looks) take(watched []string) []string {
 	return slices.DeleteFunc(watched, func(queue string) bool { return !l.due[queue] })
 }
 
-// pause returns the shortest Pause of the queues.
-func (l *looks) pause(queues []string) time.Duration {
+// ahead returns how many nodes of the queue are known to be before the given
+// one, and the Pause of the queue.
+func (l *looks) ahead(queue string, of driver.Node) (n int, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	least := time.Hour
-	for _, queue := range queues {
-		least = min(least, l.known[queue].Pause)
+	for _, node := range l.known[queue].Nodes {
+		if _, seq, ok := driver.ParseName(node.Name); ok && seq < of.Seq {
+			n++
+		}
 	}
-	return least
+	return n, l.known[queue].Pause
 }
 
 func poke(c chan struct{}) {
@@ -73,10 +75,17 @@ func (s *Session) look() {
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due time.Time // of the next look at all queues
+	var due, began time.Time // of the next look at all queues, and of the latest one
 	for {
+		far, await := s.turn()
+		next := time.Now().Add(max(s.pause(pause), far))
+		if pause > s.config.Shortest {
+			await = Query{}
+		} else if await.Await != "" {
+			next = began.Add(pause)
+		}
 		// A new watch must not postpone the next look.
-		if next := time.Now().Add(max(s.pause(pause), s.looks.pause(s.watches.Queues()))); due.IsZero() || next.Before(due) {
+		if due.IsZero() || next.Before(due) {
 			due = next
 		}
 		timer.Reset(time.Until(due))
@@ -88,10 +97,10 @@ func (s *Session) look() {
 			pause, changed = s.config.Shortest, time.Now()
 			continue
 		case <-s.looks.called:
-			called = true
+			called, await = true, Query{}
 		case <-timer.C:
 		}
-		began := time.Now()
+		began = time.Now()
 		queues := s.watches.Queues()
 		all := len(queues)
 		if called {
@@ -100,11 +109,14 @@ func (s *Session) look() {
 		if quiet := pause == s.config.Longest; quiet { // a request more does not matter
 			s.subscribeAgain()
 		}
-		if s.lookAt(queues) {
+		if s.lookAt(queues, await) {
 			changed = time.Now()
 		}
-		// A busy store is spared by a pause of twice the time of a look.
-		pause = min(max(s.config.Shortest, time.Since(changed)/8, 2*time.Since(began)), s.config.Longest)
+		pause = max(s.config.Shortest, time.Since(changed)/8)
+		if await.Await == "" { // a busy store is spared by a pause of twice the time of a look
+			pause = max(pause, 2*time.Since(began))
+		}
+		pause = min(pause, s.config.Longest)
 		if len(queues) == all {
 			due = time.Time{}
 		}
@@ -124,14 +136,48 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
+// turn returns for how long no turn of the session's waiters can come. It assumes
+// that a hand-over takes half the shortest pause, so a waiter looks again when
+// half of those ahead have had their turns, or earlier. Holders watch only their
+// own nodes, which has no hurry. If the only turn may come soon, await says for
+// what the store may wait.
+func (s *Session) turn() (far time.Duration, await Query) {
+	if s.notifier != nil {
+		return 0, Query{} // it seldom polls, but may have many waiters
+	}
+	far = time.Hour
+	queues := s.watches.Queues()
+	for _, queue := range queues {
+		own, next := s.watches.Next(queue)
+		n, pause := s.looks.ahead(queue, next)
+		switch {
+		case s.watches.Whole(queue):
+			n = 0
+		case next.Name == "":
+			pause = max(pause, s.config.Longest)
+		case s.config.Awaits && len(queues) == 1 && n < nearby:
+			return 0, Query{Queue: queue, Own: own.Name, Await: next.Name}
+		}
+		far = min(far, max(pause, min(time.Duration(n)*s.config.Shortest/2, s.config.Longest)))
+	}
+	return far, Query{}
+}
+
+// nearby bounds how many waiters a store awaits in a queue, because MariaDB takes
+// a chain of 32 for a deadlock.
+const nearby = 16
+
 // lookAt looks at watched queues, and reports whether one has changed.
-func (s *Session) lookAt(queues []string) (changed bool) {
+func (s *Session) lookAt(queues []string, await Query) (changed bool) {
 	var ask []asked
 	var queries []Query
 	for _, queue := range queues {
 		a := s.asking(Query{Queue: queue})
 		if !s.watches.Whole(queue) {
 			a.Names = s.watches.Names(queue) // all that were armed before the mark of a
+		}
+		if queue == await.Queue {
+			a.Own, a.Await = await.Own, await.Await
 		}
 		ask, queries = append(ask, a), append(queries, a.Query)
 	}

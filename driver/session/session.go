@@ -23,8 +23,13 @@ type Config struct {
 
 	// Shortest and Longest bound the time between two polls of a session that
 	// waits. It is an eighth of the time since the last change, so that polling
-	// prolongs a wait by an eighth at most. They are 2 ms and 250 ms by default.
+	// prolongs a wait by an eighth at most, or longer if others wait ahead. They
+	// are 2 ms and 250 ms by default.
 	Shortest, Longest time.Duration
+	// Awaits says that Look waits for Query.Await. If the session waits in one
+	// queue, and its turn may come soon, it then looks again after Shortest at
+	// the earliest, however long the last look has taken.
+	Awaits bool
 
 	// Requests is how many requests may be made at once for callers. It does
 	// not limit heartbeats and the like. It is 16 by default.

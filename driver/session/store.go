@@ -137,6 +137,9 @@ type Query struct {
 	// Own is the session's own node, one of Names, if these are the nodes of a
 	// single watch.
 	Own string
+	// Await is a node ahead of Own for whose removal Look waits, for some
+	// milliseconds at most. It is empty unless Config.Awaits is set.
+	Await string
 	// Known is the version that the session has, or zero.
 	Known int64
 }

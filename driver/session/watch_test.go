@@ -384,3 +384,54 @@ func TestAWaiterWhoseTurnIsFarPollsLessOften(t *testing.T) {
 		assert.Equal(t, 6, f.count("look"), "the first at once")
 	})
 }
+
+func TestAWaiterBehindManyPollsLessOften(t *testing.T) {
+	for others, looks := range map[int]int{1: 44, 30: 21, 1000: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			s := connect(t, f, time.Hour)
+			for range others {
+				f.other(Change{Kind: Create, Queue: "q", Prefix: "b-W-"})
+			}
+			join(t, s, "q")
+			time.Sleep(time.Second - 1)
+			assert.Equal(t, looks, f.count("look"), others)
+		})
+	}
+}
+
+func TestAHolderPollsItsOwnNodeRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := connect(t, f, time.Hour)
+		j := join(t, s, "q")
+		w, err := s.Watch(t.Context(), "q", j.Place)
+		require.NoError(t, err)
+		defer w.Stop()
+		before := f.count("look")
+		time.Sleep(time.Second - 1)
+		assert.Equal(t, 3, f.count("look")-before)
+	})
+}
+
+func TestTheStoreAwaitsTheNodeAheadIfItsTurnIsNear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s, err := Connect(t.Context(), f, Config{Name: "fake", ID: "me", Timeout: time.Hour, Awaits: true})
+		require.NoError(t, err)
+		defer s.Close()
+		for range nearby + 1 {
+			f.other(Change{Kind: Create, Queue: "q", Prefix: "b-W-"})
+		}
+		ahead := append([]Node(nil), f.queues["q"]...)
+		w := join(t, s, "q").Watch
+		time.Sleep(15 * time.Millisecond)
+		assert.Zero(t, f.count("await"))
+		for _, n := range ahead {
+			f.other(Change{Kind: Delete, Queue: "q", Place: driver.Place{Token: n.Token}, Cause: driver.Released})
+			time.Sleep(3 * time.Millisecond)
+		}
+		assert.Equal(t, driver.Released, <-w.C)
+		assert.Equal(t, []int{1, 5}, []int{f.count("look"), f.count("await")})
+	})
+}

@@ -164,6 +164,24 @@ func TestStopRemovesAWatch(t *testing.T) {
 	stays.Stop()
 }
 
+func TestTheNextNodeIsTheFirstThatAWatchWaitsFor(t *testing.T) {
+	var s watches.Set
+	next := func(own, ahead int64) {
+		t.Helper()
+		o, a := s.Next("q")
+		assert.Equal(t, []int64{own, ahead}, []int64{o.Seq, a.Seq})
+	}
+	s.Arm("q", place(1))
+	next(0, 0)
+	s.Arm("q", place(5), place(2).Node)
+	s.Arm("q", place(7), place(4).Node)
+	next(5, 2)
+	s.Gone("q", place(2).Node, driver.Released)
+	next(7, 4)
+	s.Arm("q", driver.Place{Node: place(3).Node})
+	next(3, 3)
+}
+
 func TestEndedHasEnded(t *testing.T) {
 	w := watches.Ended()
 	assert.Equal(t, ended, receive(w))
