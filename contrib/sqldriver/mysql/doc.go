@@ -69,9 +69,11 @@
 // Each change is one call of a stored procedure: one round trip and one
 // transaction. A free lock takes two. The database sends no notices, so sessions
 // that wait for a lock, or hold one for longer, poll: see package
-// driver/session. A poll reads all nodes of its queues, so the load caused by
-// the waiters for one lock grows with the square of their number. If hundreds
-// of sessions wait for one lock, use a store with notices.
+// driver/session. While a lock changes hands fast, the calls of its first 16
+// waiters wait in the server, for 30 ms at most. There the first one looks every
+// 0.3 ms, and the others wait with GET_LOCK for the call of the one ahead. A
+// poll reads all nodes of its queues, so if hundreds of sessions wait for one
+// lock, use a store with notices.
 //
 // Connections are opened as needed, and closed when they have been idle for a
 // quarter of the session timeout, at most a minute. A session keeps no state in

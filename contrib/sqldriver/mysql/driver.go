@@ -120,7 +120,7 @@ func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Sessi
 
 // begin begins the session of st, which sends its requests through via.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
-	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
+	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server, Awaits: true})
 }
 
 // Format keeps the password out of the output of every verb.

@@ -19,6 +19,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -486,6 +487,51 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	if nodes, err := second.List(t.Context(), "q"); err != nil || len(nodes) != 2 {
 		t.Errorf("nodes %v, error %v", nodes, err)
 	}
+	now, err := second.(*session.Session).Store().Look(t.Context(), []session.Query{{Queue: "q", Own: "a-W-0000000002", Await: held.Name}})
+	require.NoError(t, err)
+	assert.Len(t, now[0].Nodes, 2)
+}
+
+// Both locks of a call that awaits are only hints, and end with it.
+func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	c.admin.SetMaxOpenConns(1) // the connection that has the lock
+	s := newSession(t, c)
+	first, second := create(t, s, "q"), create(t, s, "q")
+	do := func(function string, of driver.Joined) (result int) {
+		text := fmt.Sprintf("SELECT %s(CONCAT('dlock/', MD5(CONCAT(DATABASE(), '/q/', '%s')))%s)", function, of.Name,
+			map[string]string{"GET_LOCK": ", 0"}[function])
+		require.NoError(t, c.admin.QueryRow(text).Scan(&result))
+		return result
+	}
+	await := func() (int, error) {
+		now, err := s.Store().Look(t.Context(), []session.Query{{Queue: "q", Own: second.Name, Await: first.Name}})
+		if err != nil {
+			return 0, err
+		}
+		return len(now[0].Nodes), nil
+	}
+	awaits := func(nodes int) {
+		t.Helper()
+		n, err := await()
+		require.NoError(t, err)
+		assert.Equal(t, nodes, n)
+		assert.Equal(t, 1, do("IS_FREE_LOCK", second))
+	}
+	do("GET_LOCK", first)
+	awaits(2)
+	do("RELEASE_LOCK", first)
+	awaits(2)
+	require.NoError(t, s.Delete(t.Context(), "q", first.Place, driver.Released))
+	awaits(1)
+	c.exec(t, "RENAME TABLE dlock_node TO other")
+	_, err := await()
+	require.ErrorContains(t, err, "dlock_node")
+	assert.Equal(t, 1, do("IS_FREE_LOCK", second))
+	c.exec(t, "RENAME TABLE other TO dlock_node")
+	c.exec(t, "DELETE FROM dlock_session")
+	_, err = await()
+	assert.ErrorIs(t, err, driver.ErrSessionEnded)
 }
 
 // On a deadlock, the server rolls back the transaction that has changed fewer

@@ -406,7 +406,11 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 	}
 	known := true
 	found, last := make([]session.Snapshot, len(ask)), make([]int64, len(ask))
-	err := s.call(ctx, "dlock_look", []any{s.id, queues}, func(scan func(...any) error) error {
+	procedure, args := "dlock_look", []any{s.id, queues}
+	if len(ask) == 1 && ask[0].Await != "" {
+		known, procedure, args = false, "dlock_await", []any{s.id, ask[0].Queue, ask[0].Own, ask[0].Await}
+	}
+	err := s.call(ctx, procedure, args, func(scan func(...any) error) error {
 		var queue string
 		var number, token int64
 		var released, name sql.NullString
