@@ -151,6 +151,7 @@ const slack = 110 * time.Millisecond
 // lock was not granted.
 func (a *actor) acquire(ctx context.Context, t attempt) *recipes.Lock {
 	began := time.Now()
+	ctx = a.run.withLedger(ctx, a, t)
 	a.begin()
 	l, err := t.call(ctx)
 	a.end()

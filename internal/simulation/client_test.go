@@ -56,7 +56,7 @@ func (c *client) Connect(ctx context.Context) (driver.Session, error) {
 func (c *client) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
-	return recipes.NewClient(c.faults, recipes.WithBackOff(func() recipes.BackOff {
+	return recipes.NewClient(c.faults, recipes.WithTrace(c.run.hooks()), recipes.WithBackOff(func() recipes.BackOff {
 		mu.Lock()
 		defer mu.Unlock()
 		backOffs++

@@ -57,6 +57,9 @@
 //     early, or fails without a reason. Unlock takes longer than it may, or
 //     reports an existing node as gone.
 //   - A lost lock can be re-entered, or a re-entry has another token.
+//   - A call does not run Started and then Failed, or Granted and one Released
+//     or Lost, each with the mode of the call and a context that has not ended.
+//   - An error speaks of a cancellation that no caller has made.
 //   - A waiter without a time limit never gets the lock, so that the run
 //     exceeds its number of steps.
 //   - A node, a watch, a session or a goroutine is left when all clients are

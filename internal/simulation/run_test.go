@@ -46,7 +46,8 @@ type run struct {
 	doubts   map[int64]bool            // nodes whose removal or rename may have been lost, by token
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
 	closers  map[*client]bool          // clients closed by a fault
-	free     map[int64]time.Time       // since when the units are free that a node waits for, by token
+	ledgers  []*ledger
+	free     map[int64]time.Time // since when the units are free that a node waits for, by token
 }
 
 // play runs one seed in a synctest bubble and returns its journal. If wrap is

@@ -116,6 +116,7 @@ func (a *actor) reenter(m *recipes.RWMutex, queue string, outer *recipes.Lock, c
 func (a *actor) downgrade(queue string, l *recipes.Lock) {
 	err := l.Downgrade(context.Background())
 	a.run.remark("%v downgrades %s: %v", a, l.Node(), err)
+	a.run.judgeText(err)
 	a.run.count("downgrade")
 	switch {
 	case err == nil && a.run.wrap != nil: // a broken session may not rename the node
@@ -136,6 +137,7 @@ func (a *actor) unlock(queue string, l *recipes.Lock) {
 	again := l.Err()
 	err := l.Unlock()
 	a.run.remark("%v unlocks %s: %v", a, l.Node(), err)
+	a.run.judgeText(err)
 	if took := time.Since(began); took > unlockLimit {
 		a.run.fail("%v: unlock took %v", a, took)
 	}
