@@ -112,26 +112,6 @@ type empty struct{}
 
 func (empty) Connect(context.Context) (driver.Session, error) { return nil, nil }
 
-func TestAClosedClientSaysSo(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		m := c.RWMutex("q")
-		require.NoError(w, c.Close())
-		require.NoError(w, c.Close(), "a second Close")
-		_, err := m.Lock(bg)
-		require.ErrorIs(w, err, recipes.ErrClosed)
-		_, err = m.TryRLock(bg)
-		require.ErrorIs(w, err, recipes.ErrClosed)
-		_, err = m.Queue(bg)
-		require.ErrorIs(w, err, recipes.ErrClosed)
-		require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
-	})
-}
-
-func TestCloseOfAnUnusedClient(t *testing.T) {
-	require.NoError(t, recipes.NewClient(failing{}).Close())
-}
-
 func TestCloseInterruptsConnecting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		defer w.store.Faults().Down()()
@@ -142,42 +122,6 @@ func TestCloseInterruptsConnecting(t *testing.T) {
 		require.NoError(w, c.Close())
 		require.ErrorIs(w, w.failed(waiting), recipes.ErrClosed)
 		assert.Less(w, time.Since(began), time.Second)
-	})
-}
-
-func TestCloseWhileCutOffIsBoundedAndSaysSo(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		heal := w.store.Faults().CutOff(c.session())
-		began := time.Now()
-		err := c.Close()
-		require.ErrorIs(w, err, driver.ErrUnavailable)
-		assert.Less(w, time.Since(began), 10*time.Second)
-		require.ErrorIs(w, l.Err(), recipes.ErrLost)
-		heal()
-		time.Sleep(time.Minute)
-		assert.Empty(w, w.names())
-	})
-}
-
-func TestALockWonWhileClosingIsGivenBack(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for range 50 {
-			held := w.won(w.client("h").lock(bg))
-			c := w.client("a")
-			waiting := c.lock(bg)
-			closed := make(chan error, 1)
-			go func() { closed <- c.Close() }()
-			w.unlock(held)
-			require.NoError(w, <-closed)
-			if r := <-waiting; r.err == nil {
-				require.ErrorIs(w, r.lock.Err(), recipes.ErrLost, "the call was granted the lock before Close took it away")
-			} else {
-				require.ErrorIs(w, r.err, recipes.ErrClosed)
-			}
-			assert.Empty(w, w.names())
-		}
 	})
 }
 

@@ -83,3 +83,19 @@ func TestAParentNeedNotBeComparable(t *testing.T) {
 	require.ErrorIs(t, context.Cause(one), recipes.ErrNotHeld)
 	require.ErrorIs(t, context.Cause(two), recipes.ErrNotHeld)
 }
+
+func TestReentriesDoNotPileUp(t *testing.T) {
+	c := recipes.NewClient(memdriver.New())
+	defer c.Close()
+	m := c.RWMutex("q")
+	l, err := m.Lock(bg)
+	require.NoError(t, err)
+	ctx, before := l.Context(bg), objects()
+	for range many {
+		inner, err := m.Lock(ctx)
+		require.NoError(t, err)
+		require.NoError(t, inner.Unlock())
+	}
+	requireFew(t, before)
+	require.NoError(t, l.Unlock())
+}

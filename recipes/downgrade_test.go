@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -36,20 +37,6 @@ func TestADowngradeGrantsTheLockToQueuedReadersAndNotToAWriter(t *testing.T) {
 	})
 }
 
-func TestAWriterThatWatchedTheDowngradedNodeStillWaits(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l := w.won(w.client("a").lock(bg))
-		writer := w.client("c").lock(bg)
-		time.Sleep(soon)
-		require.NoError(w, l.Downgrade(bg))
-		time.Sleep(soon)
-		w.waits(writer)
-		require.NoError(w, l.Err(), "the holder does not take the new name of its node for a loss")
-		w.unlock(l)
-		w.unlock(w.won(writer))
-	})
-}
-
 func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		search := make(chan struct{})
@@ -69,25 +56,6 @@ func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(w, l.Err())
 		w.unlock(l)
-	})
-}
-
-func TestUnlockingTheLastExclusiveHoldDowngrades(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.lock(bg))
-		inner := w.won(c.rlock(outer.Context(bg)))
-		assert.Equal(w, recipes.Shared, inner.Mode())
-		reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-		w.waits(reader)
-		w.unlock(outer)
-		assert.Equal(w, "a-R-0000000000", inner.Node())
-		entered := w.won(reader)
-		require.ErrorIs(w, w.failed(c.lock(inner.Context(bg))), recipes.ErrUpgrade)
-		w.unlock(inner)
-		w.waits(writer)
-		w.unlock(entered)
-		w.unlock(w.won(writer))
 	})
 }
 
@@ -130,36 +98,6 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			w.unlock(w.won(writer))
 		})
 	}
-}
-
-func TestUnlockAfterADowngradeOfUnknownOutcomeRemovesTheNode(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		inWorld(t, func(w *world) {
-			c := w.client("a")
-			l := w.won(c.lock(bg))
-			w.lose(c.session(), faults.OpReplace, committed)
-			require.Error(w, l.Downgrade(bg))
-			w.unlock(l)
-			assert.Empty(w, w.names())
-		})
-	}
-}
-
-func TestUnlockInterruptsADowngradeInFlight(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		w.store.Faults().Delay(c.session(), time.Second)
-		downgraded := make(chan error, 1)
-		going(func() (*recipes.Lock, error) { downgraded <- l.Downgrade(bg); return nil, nil })
-		began := time.Now()
-		require.NoError(w, l.Unlock())
-		assert.LessOrEqual(w, time.Since(began), 2*time.Second)
-		<-downgraded
-		w.store.Faults().Delay(c.session(), 0)
-		time.Sleep(5 * time.Second)
-		assert.Empty(w, w.names())
-	})
 }
 
 // lateReplace makes Replace take effect at once but return only after its
@@ -216,13 +154,19 @@ func TestUnlockDeletesNoNodeBeforeTheReplaceInFlightHasReturned(t *testing.T) {
 	})
 }
 
-func TestDowngradeOfALostLock(t *testing.T) {
+func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
-		l := w.won(c.lock(bg))
-		w.store.Faults().RemoveNode("q", l.Node())
-		require.ErrorIs(w, l.Downgrade(bg), recipes.ErrLost)
-		require.ErrorIs(w, l.Err(), recipes.ErrLost)
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+		outer := w.won(c.lock(bg))
+		inner := w.won(c.rlock(outer.Context(bg)))
+		w.store.Faults().Delay(c.session(), 500*time.Millisecond)
+		got := make(chan error, 1)
+		go func() { got <- outer.Unlock() }()
+		synctest.Wait()
+		require.NoError(w, inner.Unlock())
+		err := <-got
+		w.store.Faults().Delay(c.session(), 0)
+		time.Sleep(soon)
+		assert.NoError(w, err)
 	})
 }

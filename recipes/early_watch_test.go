@@ -14,19 +14,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-func TestWithLockJoinsErrLostAlsoOnClose(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
-			require.NoError(w, c.Close())
-			require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
-			return nil
-		})
-		require.ErrorIs(w, err, recipes.ErrClosed)
-		assert.ErrorIs(w, err, recipes.ErrLost)
-	})
-}
-
 type pollConn struct{ driver.Connector }
 type pollSession struct{ driver.Session }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,22 +16,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-func TestALostReplyToCreateLeavesNoOrphan(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		inWorld(t, func(w *world) {
-			c := w.client("a")
-			for range 50 {
-				w.lose(c.session(), faults.OpCreate, committed)
-				l, err := c.RWMutex("q").Lock(bg)
-				require.NoError(w, err)
-				synctest.Wait()
-				require.Len(w, w.names(), 1)
-				w.unlock(l)
-			}
-		})
-	}
-}
 
 func TestErrorsThatMayPassKeepThePositionInTheQueue(t *testing.T) {
 	for _, op := range []faults.Op{faults.OpList, faults.OpWatch} {
@@ -52,87 +37,6 @@ func TestErrorsThatMayPassKeepThePositionInTheQueue(t *testing.T) {
 			w.unlock(w.won(second))
 		})
 	}
-}
-
-func TestUnlockWaitsAtMostTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var reaped []recipes.ReapedInfo
-		a := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
-		b := w.client("b")
-		l := w.won(a.lock(bg))
-		ctx := l.Context(bg)
-		next := b.lock(bg)
-		heal := w.store.Faults().CutOff(a.session())
-		began := time.Now()
-		err := l.Unlock()
-		assert.Equal(w, 2*time.Second, time.Since(began))
-		require.ErrorIs(w, err, driver.ErrUnavailable)
-		require.NotErrorIs(w, err, recipes.ErrLost)
-		require.ErrorIs(w, context.Cause(ctx), recipes.ErrNotHeld)
-		require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
-		require.ErrorIs(w, l.Unlock(), recipes.ErrNotHeld)
-		w.waits(next)
-		heal()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Len(w, reaped, 1)
-		require.NoError(w, reaped[0].Err)
-		w.unlock(w.won(next))
-		assert.False(w, isClosed(l.Lost()))
-	})
-}
-
-func TestADeleteWhoseReplyIsLostIsRepeated(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		inWorld(t, func(w *world) {
-			c := w.client("a")
-			l := w.won(c.lock(bg))
-			w.lose(c.session(), faults.OpDelete, committed)
-			require.NoError(w, l.Unlock())
-			assert.Empty(w, w.names())
-		})
-	}
-}
-
-func TestACallWhoseContextEndsWaitsAtMost50msForItsNode(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		held := w.won(a.lock(bg))
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		middle := b.lock(ctx)
-		last := c.lock(bg)
-		heal := w.store.Faults().CutOff(b.session())
-		began := time.Now()
-		r := <-middle
-		require.ErrorIs(w, r.err, recipes.ErrTimeout)
-		assert.LessOrEqual(w, time.Since(began), time.Second+50*time.Millisecond)
-		w.unlock(held)
-		w.waits(last)
-		heal()
-		time.Sleep(10 * time.Second)
-		w.unlock(w.won(last))
-	})
-}
-
-func TestAnUnreachableStoreIsRetriedUntilTheContextEnds(t *testing.T) {
-	inWorld(t, func(w *world) {
-		up := w.store.Faults().Down()
-		conn := &connector{Connector: w.store}
-		c := &client{recipes.NewClient(conn), conn}
-		defer c.Close()
-		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := c.RWMutex("q").Lock(ctx)
-		assert.LessOrEqual(w, time.Since(began), 10*time.Second+100*time.Millisecond)
-		require.ErrorIs(w, err, recipes.ErrTimeout)
-		assert.ErrorContains(w, err, "before it had a place in the queue")
-		up()
-		l, err := c.RWMutex("q").Lock(bg)
-		require.NoError(w, err)
-		w.unlock(l)
-	})
 }
 
 func TestACallGivesUpAnUnreachableStoreAfterAMinute(t *testing.T) {
@@ -232,22 +136,6 @@ func TestACallerThatGivesUpAnAttemptToConnectLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestManyCallersShareOneAttemptToConnect(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var dials int
-		c := recipes.NewClient(w.store, recipes.WithTrace(&recipes.Trace{Connected: func(context.Context, recipes.ConnectedInfo) { dials++ }}))
-		defer c.Close()
-		var calls []<-chan result
-		for range 100 {
-			calls = append(calls, going(func() (*recipes.Lock, error) { return c.RWMutex("q").RLock(bg) }))
-		}
-		for _, r := range calls {
-			w.unlock(w.won(r))
-		}
-		assert.Equal(w, 1, dials)
-	})
-}
-
 func TestAttemptsToConnectArePaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var dials int
@@ -297,20 +185,24 @@ func TestBackOffIsAskedAndReset(t *testing.T) {
 }
 
 func TestBackOffThatStopsGivesUp(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
-		w.store.Faults().LoseReply(c.session(), faults.OpCreate)
-		_, err := c.RWMutex("q").Lock(bg)
-		require.ErrorIs(w, err, driver.ErrUnavailable)
-		time.Sleep(soon)
-		assert.Empty(w, w.names())
-	})
+	for _, op := range []faults.Op{faults.OpCreate, faults.OpList} {
+		inWorld(t, func(w *world) {
+			held := w.won(w.client("h").lock(bg))
+			c := w.clientOf(w.placeOnly(), "a", recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} }))
+			w.store.Faults().LoseReply(c.session(), op)
+			err := w.failed(c.lock(bg))
+			require.ErrorIs(w, err, driver.ErrUnavailable)
+			assert.Equal(w, 1, strings.Count(err.Error(), "gave up"))
+			time.Sleep(soon)
+			assert.Len(w, w.names(), 1)
+			w.unlock(held)
+		})
+	}
 }
 
 func TestAPanicInAHookLeavesNothing(t *testing.T) {
 	for name, trace := range map[string]*recipes.Trace{
 		"queued":  {Queued: func(context.Context, recipes.QueuedInfo) { panic("hook") }},
-		"granted": {Granted: func(context.Context, recipes.GrantedInfo) { panic("hook") }},
 		"waiting": {Waiting: func(context.Context, recipes.WaitingInfo) { panic("hook") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,34 +223,4 @@ func TestAPanicInAHookLeavesNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHooksSeeTheLifeOfALock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").lock(bg))
-		var life []string
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{
-			Connected: func(_ context.Context, i recipes.ConnectedInfo) { life = append(life, "connected") },
-			Queued:    func(_ context.Context, i recipes.QueuedInfo) { life = append(life, "queued "+i.Place.Name) },
-			Waiting:   func(_ context.Context, i recipes.WaitingInfo) { life = append(life, "waiting behind "+i.Predecessor) },
-			Granted: func(_ context.Context, i recipes.GrantedInfo) {
-				life = append(life, "granted "+i.Mode.String()+" after "+i.Waited.String())
-			},
-			Downgraded: func(_ context.Context, i recipes.DowngradedInfo) { life = append(life, "downgraded to "+i.Node) },
-			Released: func(_ context.Context, i recipes.ReleasedInfo) {
-				life = append(life, "released after "+i.Held.String())
-			},
-		}))
-		waiting := c.lock(bg)
-		time.Sleep(2 * time.Second)
-		w.unlock(held)
-		l := w.won(waiting)
-		time.Sleep(3 * time.Second)
-		require.NoError(w, l.Downgrade(bg))
-		w.unlock(l)
-		assert.Equal(w, []string{
-			"connected", "queued a-W-0000000001", "waiting behind h-W-0000000000", "granted exclusive after 2s",
-			"downgraded to a-R-0000000001", "released after 3s",
-		}, life)
-	})
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -69,58 +67,5 @@ func TestTheContextOfALockPrintsNoInsides(t *testing.T) {
 		l := w.won(w.client("a").lock(bg))
 		assert.Equal(w, "context.Background.WithCancel.WithLock(q)", fmt.Sprint(l.Context(bg)))
 		w.unlock(l)
-	})
-}
-
-// When a lock is lost, its contexts are cancelled. Their error is just
-// context.Canceled, so a call that fails because of such a context must add
-// ErrLost to its error.
-func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
-			if r.Op == faults.OpReplace {
-				f.Delay = time.Second // otherwise a Downgrade may succeed first
-			}
-			return f
-		}), "a")
-		l := w.won(c.lock(bg))
-		ctx := l.Context(bg)
-		w.store.Faults().RemoveNode("q", l.Node())
-		time.Sleep(soon) // until the client watches the node and finds it gone
-		require.ErrorIs(w, ctx.Err(), context.Canceled)
-		require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
-
-		calls := map[string]func(context.Context) error{"Ping": c.Ping, "Downgrade": func(ctx context.Context) error {
-			mine, err := c.RWMutex("mine").Lock(bg)
-			require.NoError(w, err)
-			err = mine.Downgrade(ctx)
-			_ = mine.Unlock() // may return before the Replace in flight
-			time.Sleep(time.Minute)
-			return err
-		}}
-		for _, lock := range []string{"q", "other"} {
-			m := c.RWMutex(lock)
-			for name, take := range map[string]func(context.Context) (*recipes.Lock, error){
-				"Lock": m.Lock, "RLock": m.RLock, "TryLock": m.TryLock, "TryRLock": m.TryRLock,
-			} {
-				calls[name+" "+lock] = func(ctx context.Context) error {
-					_, err := take(ctx)
-					return err
-				}
-			}
-			nothing := func(context.Context, *recipes.Lock) error { return nil }
-			calls["WithLock "+lock] = func(ctx context.Context) error { return m.WithLock(ctx, nothing) }
-			calls["WithRLock "+lock] = func(ctx context.Context) error { return m.WithRLock(ctx, nothing) }
-			calls["Queue "+lock] = func(ctx context.Context) error {
-				_, err := m.Queue(ctx)
-				return err
-			}
-		}
-		for name, call := range calls {
-			for kind, ctx := range map[string]context.Context{"held": ctx, "outside": recipes.WithoutReentry(ctx)} {
-				assert.ErrorIs(w, call(ctx), recipes.ErrLost, "%s, %s", name, kind)
-			}
-		}
-		assert.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 	})
 }

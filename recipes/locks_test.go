@@ -109,13 +109,6 @@ func TestUnitsOfASemaphoreAreTakenWithLocks(t *testing.T) {
 	})
 }
 
-// losses holds, by name, the ways in which client c can lose its lock.
-var losses = map[string]func(w *world, c *client, name string){
-	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
-	"its node is removed":  func(w *world, _ *client, name string) { w.store.Faults().RemoveQueue(name) },
-	"its client is closed": func(w *world, c *client, _ string) { assert.NoError(w, c.Close()) },
-}
-
 func TestALossWhileLockAllWaitsGivesBackTheOthers(t *testing.T) {
 	for how, lose := range losses {
 		for waitsFor := 1; waitsFor < len(three); waitsFor++ {

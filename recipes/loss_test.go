@@ -1,9 +1,9 @@
 package recipes_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
+	"errors"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,48 +17,73 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-func (w *world) wasLost(c *client, l *recipes.Lock, ctx context.Context) {
-	w.Helper()
-	require.ErrorIs(w, l.Err(), recipes.ErrLost)
-	require.True(w, isClosed(l.Lost()))
-	require.ErrorIs(w, ctx.Err(), context.Canceled)
-	require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
-	require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrLost)
-	require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-	require.ErrorIs(w, l.Unlock(), recipes.ErrLost, "a second Unlock")
-	require.ErrorIs(w, l.Err(), recipes.ErrLost)
-	require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
+// losses holds, by name, the ways in which client c can lose its lock.
+var losses = map[string]func(w *world, c *client, name string){
+	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
+	"its node is removed":  func(w *world, _ *client, name string) { w.store.Faults().RemoveQueue(name) },
+	"its client is closed": func(w *world, c *client, _ string) { assert.NoError(w, c.Close()) },
 }
 
-func TestTheEndOfTheSessionLosesTheLock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		lost, ctx := l.Lost(), l.Context(bg)
-		assert.False(w, isClosed(lost))
-		w.store.Faults().Expire(c.session())
-		assert.True(w, isClosed(lost))
-		w.wasLost(c, l, ctx)
-		w.unlock(w.won(c.lock(bg)))
-	})
-}
+func TestALossShowsInEveryLock(t *testing.T) {
+	lossesAndPause := maps.Clone(losses)
+	lossesAndPause["its process pauses"] = func(w *world, c *client, _ string) {
+		w.store.Faults().Pause(c.session(), time.Hour)
+	}
+	for how, lose := range lossesAndPause {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var log safeBuffer
+				var told []recipes.LostInfo
+				c := w.client("a", logTo(&log), recipes.WithTrace(&recipes.Trace{
+					Lost:     func(_ context.Context, i recipes.LostInfo) { told = append(told, i) },
+					Released: func(context.Context, recipes.ReleasedInfo) { w.Error("nothing was released") },
+				}))
+				outer := w.won(c.lock(bg))
+				inner, left := w.won(c.rlock(outer.Context(bg))), w.won(c.rlock(outer.Context(bg)))
+				w.unlock(left)
+				ctx := outer.Context(bg)
+				time.Sleep(3 * time.Second)
+				lose(w, c, "q")
 
-func TestEveryHoldLearnsOfTheLoss(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.lock(bg))
-		inner := w.won(c.rlock(outer.Context(bg)))
-		left := w.won(c.rlock(outer.Context(bg)))
-		w.unlock(left)
-		w.store.Faults().Expire(c.session())
-		assert.True(w, isClosed(outer.Lost()))
-		assert.True(w, isClosed(inner.Lost()))
-		assert.False(w, isClosed(left.Lost()), "this Lock was unlocked before the loss")
-		require.ErrorIs(w, left.Err(), recipes.ErrNotHeld)
-		require.ErrorIs(w, left.Unlock(), recipes.ErrNotHeld)
-		require.ErrorIs(w, inner.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, outer.Unlock(), recipes.ErrLost)
-	})
+				for _, l := range []*recipes.Lock{outer, inner} {
+					lost := l.Lost()
+					if how != "its node is removed" {
+						require.ErrorIs(w, l.Err(), recipes.ErrLost, "Err need not be told")
+					}
+					<-lost
+					require.ErrorIs(w, l.Err(), recipes.ErrLost)
+					require.ErrorIs(w, l.Downgrade(bg), recipes.ErrLost)
+				}
+				require.ErrorIs(w, ctx.Err(), context.Canceled)
+				require.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+				for range 2 {
+					for _, inside := range []context.Context{ctx, context.WithoutCancel(ctx)} {
+						require.ErrorIs(w, w.failed(c.lock(inside)), recipes.ErrLost)
+						require.ErrorIs(w, w.failed(c.rlock(inside)), recipes.ErrLost)
+					}
+					for _, l := range []*recipes.Lock{outer, inner} {
+						require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+						require.ErrorIs(w, l.Err(), recipes.ErrLost)
+						require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
+					}
+				}
+				assert.False(w, isClosed(left.Lost()), "this Lock was unlocked before the loss")
+				require.ErrorIs(w, left.Err(), recipes.ErrNotHeld)
+				require.ErrorIs(w, left.Unlock(), recipes.ErrNotHeld)
+
+				synctest.Wait()
+				require.Len(w, told, 1)
+				require.ErrorIs(w, told[0].Err, recipes.ErrLost)
+				assert.Equal(w, how == "its client is closed", errors.Is(told[0].Err, recipes.ErrClosed))
+				assert.Equal(w, how == "its node is removed" || how == "its client is closed", !errors.Is(told[0].Err, driver.ErrSessionEnded))
+				told[0].Held, told[0].Err = told[0].Held.Truncate(time.Hour), nil
+				assert.Equal(w, recipes.LostInfo{
+					Recipe: "lock", Lock: "q", Node: outer.Node(), Mode: recipes.Exclusive, Granted: recipes.Exclusive,
+				}, told[0])
+				assert.Contains(w, log.String(), `level=WARN msg="dlock: lock lost" lock=q node=a-W-0000000000 error=`)
+			})
+		})
+	}
 }
 
 // slowParent is a context that blocks when its first child unregisters, until
@@ -99,66 +124,6 @@ func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
 	})
 }
 
-func TestAPausedProcessLearnsTheTruthFromErr(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		ctx := l.Context(bg)
-		w.store.Faults().Pause(c.session(), time.Hour)
-		require.ErrorIs(w, l.Err(), recipes.ErrLost)
-		w.wasLost(c, l, ctx)
-	})
-}
-
-func TestALockAfterASleepConnectsAnewAtOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Retrying: func(_ context.Context, i recipes.RetryingInfo) {
-			w.Errorf("it has tried again in %v: %v", i.Delay, i.Err)
-		}}))
-		m := c.RWMutex("q")
-		w.unlock(w.won(c.lock(bg)))
-		for _, enter := range []func(context.Context) (*recipes.Lock, error){m.Lock, m.RLock, m.TryLock, m.TryRLock} {
-			before := c.session()
-			w.store.Faults().Pause(before, time.Hour)
-			l, err := enter(bg)
-			require.NoError(w, err)
-			require.NotSame(w, before, c.session())
-			w.unlock(l)
-		}
-	})
-}
-
-func TestAPausedWaiterIsNotGranted(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := w.won(a.lock(bg))
-		waiting := b.lock(bg)
-		time.Sleep(soon)
-		w.store.Faults().Pause(b.session(), time.Hour)
-		w.unlock(held)
-		time.Sleep(soon)
-		l := w.won(waiting)
-		assert.Equal(w, "b-W-0000000002", l.Node(), "the lock was granted on a new session")
-		w.unlock(l)
-	})
-}
-
-func TestACutOffHolderKnowsBeforeTheNextIsGranted(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		l := w.won(a.lock(bg))
-		next := b.lock(bg)
-		heal := w.store.Faults().CutOff(a.session())
-		defer heal()
-		<-l.Lost()
-		w.waits(next)
-		r := <-next
-		require.NoError(w, r.err)
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		w.unlock(r.lock)
-	})
-}
-
 func TestWaitingOutlivesTheSession(t *testing.T) {
 	for _, way := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Hour)} {
 		t.Run(way.String(), func(t *testing.T) {
@@ -180,32 +145,6 @@ func TestWaitingOutlivesTheSession(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAnOperatorRemovesTheHeldNode(t *testing.T) {
-	for _, held := range []time.Duration{0, time.Hour} {
-		inWorld(t, func(w *world) {
-			c := w.client("a")
-			l := w.won(c.lock(bg))
-			ctx := l.Context(bg)
-			time.Sleep(held)
-			w.store.Faults().RemoveNode("q", l.Node())
-			began := time.Now()
-			<-l.Lost()
-			assert.LessOrEqual(w, time.Since(began), time.Second)
-			w.wasLost(c, l, ctx)
-		})
-	}
-}
-
-func TestUnlockNoticesThatTheLockHadBeenTakenAway(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l := w.won(w.client("a").lock(bg))
-		w.store.Faults().RemoveNode("q", l.Node())
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, l.Err(), recipes.ErrNotHeld)
-	})
 }
 
 // The store may have ended the session, and granted the lock to another client,
@@ -245,20 +184,6 @@ func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
 	}
 }
 
-func TestAnOperatorRemovesAWaitingNode(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := w.won(a.lock(bg))
-		waiting := b.lock(bg)
-		w.store.Faults().RemoveNode("q", "b-W-0000000001")
-		time.Sleep(soon)
-		w.waits(waiting)
-		assert.Equal(w, []string{"a-W-0000000000", "b-W-0000000002"}, w.names(), "the waiter queues again before the holder unlocks")
-		w.unlock(held)
-		w.unlock(w.won(waiting))
-	})
-}
-
 func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(blind{w.store}, "a")
@@ -284,28 +209,6 @@ func (b blind) Connect(ctx context.Context) (driver.Session, error) {
 type blindSession struct{ driver.Session }
 
 func (blindSession) List(context.Context, string) ([]driver.Node, error) { return nil, nil }
-
-func TestAnOperatorRemovesTheQueue(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		held := w.won(a.lock(bg))
-		w1, w2 := b.lock(bg), c.rlock(bg)
-		w.store.Faults().RemoveQueue("q")
-		<-held.Lost()
-		time.Sleep(soon)
-		require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
-		for range 2 {
-			select {
-			case r := <-w1:
-				require.NoError(w, r.err)
-				w.unlock(r.lock)
-			case r := <-w2:
-				require.NoError(w, r.err)
-				w.unlock(r.lock)
-			}
-		}
-	})
-}
 
 // After the queue was recreated, nodes of other clients may have the names of
 // the old ones. Neither a holder nor a waiter may mistake such a node for its
@@ -338,55 +241,6 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		w.waits(waiting)
 		w.unlock(second)
 		w.unlock(w.won(waiting))
-	})
-}
-
-func TestALateUnlockRemovesNoOtherNodeOfTheSameName(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("h"), w.client("h")
-		l := w.won(a.lock(bg))
-		w.store.Faults().RemoveQueue("q")
-		l2 := w.won(b.lock(bg))
-		require.Equal(w, l.Node(), l2.Node())
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.NoError(w, l2.Err())
-		assert.Len(w, w.names(), 1)
-		w.unlock(l2)
-	})
-}
-
-func TestOneErrorOfTheStoreIsNoLoss(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		w.store.Faults().LoseReply(c.session(), faults.OpWatch)
-		w.store.Faults().LoseReply(c.session(), faults.OpRead)
-		time.Sleep(time.Minute)
-		require.NoError(w, l.Err())
-		w.store.Faults().RemoveNode("q", l.Node())
-		<-l.Lost()
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-	})
-}
-
-func TestALossIsLoggedAndTraced(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var log bytes.Buffer
-		var seen []recipes.LostInfo
-		c := w.client("a", recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-			recipes.WithTrace(&recipes.Trace{Lost: func(_ context.Context, i recipes.LostInfo) { seen = append(seen, i) }}))
-		l := w.won(c.lock(bg))
-		time.Sleep(3 * time.Second)
-		w.store.Faults().Expire(c.session())
-		synctest.Wait()
-		require.Len(w, seen, 1)
-		assert.Equal(w, "q", seen[0].Lock)
-		assert.Equal(w, l.Node(), seen[0].Node)
-		assert.Equal(w, 3*time.Second, seen[0].Held)
-		require.ErrorIs(w, seen[0].Err, recipes.ErrLost)
-		require.ErrorIs(w, seen[0].Err, driver.ErrSessionEnded)
-		assert.Contains(w, log.String(), "lock lost")
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 	})
 }
 

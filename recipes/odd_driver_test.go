@@ -9,117 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-type stuckReplace struct{ driver.Connector }
-type stuckSession struct {
-	driver.Session
-}
-
-func (c stuckReplace) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return stuckSession{s}, err
-}
-func (s stuckSession) Replace(ctx context.Context, q string, p driver.Place, prefix string) (driver.Place, error) {
-	<-ctx.Done()
-	return driver.Place{}, ctx.Err()
-}
-
-func TestADowngradeInterruptedByALossSaysSo(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(stuckReplace{w.store}, "a")
-		l := w.won(c.lock(bg))
-		time.Sleep(soon)
-		got := make(chan error, 1)
-		go func() { got <- l.Downgrade(bg) }()
-		synctest.Wait()
-		w.store.Faults().RemoveNode("q", l.Node())
-		err := <-got
-		t.Log(err)
-		require.ErrorIs(w, l.Err(), recipes.ErrLost)
-		assert.ErrorIs(w, err, recipes.ErrLost)
-		_ = l.Unlock()
-	})
-}
-
-// earlyConn makes sessions whose watches end at once, which rule 6 of package
-// driver permits.
-type earlyConn struct {
-	driver.Connector
-	lists *atomic.Int64
-}
-type earlySession struct {
-	driver.Session
-	lists *atomic.Int64
-}
-
-func (c earlyConn) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return earlySession{s, c.lists}, err
-}
-func (s earlySession) List(ctx context.Context, q string) ([]driver.Node, error) {
-	s.lists.Add(1)
-	return s.Session.List(ctx, q)
-}
-func (s earlySession) Create(ctx context.Context, q string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	return s.Session.Create(ctx, q, n)
-}
-func (s earlySession) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
-	c := make(chan driver.Cause)
-	close(c)
-	return driver.NewWatch(c, nil), nil
-}
-
-func TestWatchesThatCloseAtOnceMakeNoBusyLoop(t *testing.T) {
-	store := memdriver.New()
-	h := recipes.NewClient(store)
-	defer h.Close()
-	held, err := h.RWMutex("q").Lock(bg)
-	require.NoError(t, err)
-	var lists atomic.Int64
-	c := recipes.NewClient(earlyConn{store, &lists})
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(bg, 300*time.Millisecond)
-	defer cancel()
-	_, err = c.RWMutex("q").Lock(ctx)
-	require.ErrorIs(t, err, recipes.ErrTimeout)
-	t.Logf("%d lists in 300 ms", lists.Load())
-	assert.Less(t, lists.Load(), int64(1000))
-	require.NoError(t, held.Unlock())
-}
-
-func TestALossFoundByUnlockIsTraced(t *testing.T) {
-	inWorld(t, func(w *world) {
-		n := 0
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{Lost: func(context.Context, recipes.LostInfo) { n++ }}))
-		l := w.won(c.lock(bg))
-		w.store.Faults().RemoveNode("q", l.Node())
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		synctest.Wait()
-		assert.Equal(w, 1, n)
-	})
-}
-
-func TestTheJoinedErrorMatchesTheFunctions(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		theirs := multierror.Append(nil, errors.New("x"))
-		err := c.RWMutex("q").WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
-			w.store.Faults().Expire(c.session())
-			return theirs
-		})
-		require.ErrorIs(w, err, recipes.ErrLost)
-		assert.ErrorIs(w, err, theirs)
-	})
-}
 
 // refuse makes sessions whose first Replace fails, and the others are refused with
 // err.
@@ -164,40 +59,6 @@ func TestAReplaceThatIsRefusedForGoodIsReportedAndNotRepeatedForEver(t *testing.
 			assert.Equal(w, refusal != fs.ErrPermission, errors.Is(l.Unlock(), recipes.ErrLost))
 		})
 	}
-}
-
-func TestARemovedWaitingNodeIsNoticedByAWatchOfTheQueue(t *testing.T) {
-	for _, wt := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
-		inWorld(t, func(w *world) {
-			a, b := w.client("a"), w.client("b")
-			held := w.won(a.lock(bg))
-			waiting := b.lock(bg, recipes.WithWait(wt))
-			time.Sleep(soon)
-			w.store.Faults().RemoveNode("q", "b-W-0000000001")
-			time.Sleep(3 * soon)
-			assert.Len(w, w.names(), 2)
-			w.unlock(held)
-			time.Sleep(3 * soon)
-			w.unlock(w.won(waiting))
-		})
-	}
-}
-
-func TestATryLockWhoseListIsLost(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").rlock(bg))
-		c := w.client("a")
-		heal := w.store.Faults().CutOff(c.session())
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err := c.RWMutex("q").TryLock(ctx)
-		t.Log(err, time.Since(began))
-		heal()
-		time.Sleep(soon)
-		assert.Len(w, w.names(), 1)
-		w.unlock(held)
-	})
 }
 
 // If a list lacks the waiter's node, the waiter starts over with a new node. It

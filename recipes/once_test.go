@@ -304,16 +304,6 @@ func (s timelessSession) Create(ctx context.Context, queue string, n driver.Node
 	return j, err
 }
 
-func TestOnceWithoutValuesDoesNotRun(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(basic{w.store}, "a")
-		ran, err := c.RWMutex("q").Once(bg, time.Now(), nothing)
-		require.False(w, ran)
-		require.ErrorIs(w, err, recipes.ErrNotRun)
-		require.ErrorIs(w, err, errors.ErrUnsupported)
-	})
-}
-
 func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

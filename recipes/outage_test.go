@@ -1,11 +1,9 @@
 package recipes_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,58 +79,9 @@ func TestATimeoutDuringALaterRequestTellsOfTheOutage(t *testing.T) {
 	}
 }
 
-func TestPingAndQueueThatTimeOutMatchErrUnavailable(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		heal := w.store.Faults().CutOff(c.session())
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		_, err := c.RWMutex("q").Queue(ctx)
-		w.matches(err, context.DeadlineExceeded, driver.ErrUnavailable)
-		ctx, cancel = context.WithTimeout(bg, time.Second)
-		defer cancel()
-		w.matches(c.Ping(ctx), context.DeadlineExceeded, driver.ErrUnavailable)
-		heal()
-	})
-}
-
 var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
 	"Ping":  func(ctx context.Context, c *recipes.Client) error { return c.Ping(ctx) },
 	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
-}
-
-// endingAt returns a connector that ends the session at each request for op, up
-// to the given number of requests.
-func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
-	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
-		if r.Op != op || r.Stage != faults.StageRequest || requests == 0 {
-			return faults.Fault{}
-		}
-		requests--
-		return faults.Fault{EndSession: true}
-	})
-}
-
-func TestPingAndQueueWhoseSessionEndsConnectAgain(t *testing.T) {
-	for name, list := range lists {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.connecting(w.endingAt(faults.OpList, 1))
-				assert.NoError(w, list(bg, c.Client))
-			})
-		})
-	}
-}
-
-func TestPingAndQueueWhoseSessionsEndMatchErrUnavailable(t *testing.T) {
-	for name, list := range lists {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.connecting(w.endingAt(faults.OpList, 1000))
-				w.matches(list(bg, c.Client), driver.ErrUnavailable, driver.ErrSessionEnded)
-			})
-		})
-	}
 }
 
 func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
@@ -208,190 +157,22 @@ func TestTryLockAsksOnceForEachStep(t *testing.T) {
 	}
 }
 
-// TryLock makes each request only once, but must connect again if the session
-// ended while idle.
-func TestTryLockTakesANewSessionAtOnce(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		for name, try := range c.trying() {
-			w.store.Faults().Expire(c.session())
-			l, err := try(bg)
-			require.NoError(w, err, name)
-			w.unlock(l)
-		}
-	})
-}
-
-// texts collects every error text that a client passes to its log, hooks and
-// callers.
-type texts struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (x *texts) Write(p []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.all.Write(p)
-}
-
-func (x *texts) add(err error) {
-	if err != nil {
-		_, _ = x.Write([]byte(err.Error() + "\n"))
-	}
-}
-
-func (x *texts) options() []recipes.Option {
-	return []recipes.Option{
-		recipes.WithLogger(slog.New(slog.NewTextHandler(x, &slog.HandlerOptions{Level: slog.LevelDebug}))),
-		recipes.WithTrace(&recipes.Trace{
-			Connected:    func(_ context.Context, i recipes.ConnectedInfo) { x.add(i.Err) },
-			SessionEnded: func(_ context.Context, i recipes.SessionEndedInfo) { x.add(i.Err) },
-			Failed:       func(_ context.Context, i recipes.FailedInfo) { x.add(i.Err) },
-			Retrying:     func(_ context.Context, i recipes.RetryingInfo) { x.add(i.Err) },
-			Downgraded:   func(_ context.Context, i recipes.DowngradedInfo) { x.add(i.Err) },
-			Released:     func(_ context.Context, i recipes.ReleasedInfo) { x.add(i.Err) },
-			Lost:         func(_ context.Context, i recipes.LostInfo) { x.add(i.Err) },
-			Reaped:       func(_ context.Context, i recipes.ReapedInfo) { x.add(i.Err) },
-		}),
-	}
-}
-
-func TestNoTextSpeaksOfACancellationThatNoCallerMade(t *testing.T) {
-	limited := recipes.WithTimeout(time.Second)
-	for name, path := range map[string]func(w *world, x *texts){
-		"a dial that is given up": func(w *world, x *texts) {
-			s := recipes.NewClient(&deadAddress{}, x.options()...)
-			_, err := s.RWMutex("q", limited).Lock(bg)
-			require.ErrorIs(w, err, driver.ErrUnavailable)
-			x.add(err)
-			ctx, cancel := context.WithTimeout(bg, time.Second)
-			defer cancel()
-			x.add(s.Ping(ctx))
-			require.NoError(w, s.Close())
-		},
-		"Close during a dial": func(w *world, x *texts) {
-			s := recipes.NewClient(&deadAddress{}, x.options()...)
-			waiting := going(func() (*recipes.Lock, error) { return s.RWMutex("q").Lock(bg) })
-			x.add(s.Close())
-			x.add(w.failed(waiting))
-		},
-		"Close while calls wait": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			held := w.won(w.client("h").lock(bg))
-			waiting := c.lock(bg)
-			heal := w.store.Faults().CutOff(c.session())
-			x.add(c.Close())
-			x.add(w.failed(waiting))
-			heal()
-			_ = held.Unlock()
-			time.Sleep(time.Minute)
-		},
-		"Unlock during a downgrade": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			l := w.won(c.lock(bg))
-			w.store.Faults().Delay(c.session(), time.Second)
-			downgraded := make(chan error, 1)
-			go func() { downgraded <- l.Downgrade(bg) }()
-			time.Sleep(time.Millisecond)
-			x.add(l.Unlock())
-			err := <-downgraded
-			require.Error(w, err)
-			x.add(err)
-			x.add(l.Err())
-		},
-		"Unlock in an outage": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			l := w.won(c.lock(bg))
-			inner := w.won(c.rlock(l.Context(bg)))
-			heal := w.store.Faults().CutOff(c.session())
-			x.add(l.Unlock())
-			x.add(inner.Unlock())
-			heal()
-			time.Sleep(soon)
-		},
-		"the context of a lock that was lost": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			l := w.won(c.lock(bg))
-			ctx := l.Context(bg)
-			w.store.Faults().Expire(c.session())
-			<-l.Lost()
-			for _, m := range []*recipes.RWMutex{c.RWMutex("q"), c.RWMutex("other")} {
-				_, err := m.Lock(ctx)
-				require.ErrorIs(w, err, recipes.ErrLost)
-				x.add(err)
-			}
-			_, err := c.RWMutex("other").Queue(ctx)
-			require.ErrorIs(w, err, recipes.ErrLost)
-			x.add(err)
-			x.add(c.Ping(ctx))
-			x.add(l.Unlock())
-		},
-		"the context of a lock that was unlocked": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			l := w.won(c.lock(bg))
-			ctx := l.Context(bg)
-			held := w.won(c.lock(ctx))
-			other, err := c.RWMutex("other").Lock(bg)
-			require.NoError(w, err)
-			w.unlock(held, l)
-			_, err = c.RWMutex("other").Lock(ctx)
-			require.ErrorIs(w, err, recipes.ErrNotHeld)
-			require.ErrorIs(w, err, context.Canceled)
-			x.add(err)
-			x.add(other.Downgrade(ctx))
-			_ = other.Unlock()
-		},
-		"calls that give up": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			held := w.won(w.client("h").lock(bg))
-			_, err := c.RWMutex("q", limited).Lock(bg)
-			x.add(err)
-			heal := w.store.Faults().CutOff(c.session())
-			_, err = c.RWMutex("r", limited).Lock(bg)
-			x.add(err)
-			heal()
-			time.Sleep(soon)
-			w.unlock(held)
-		},
-		"a session that ends": func(w *world, x *texts) {
-			c := w.client("a", x.options()...)
-			held := w.won(w.client("h").lock(bg))
-			waiting := c.lock(bg, limited)
-			l, err := c.RWMutex("r").Lock(bg)
-			require.NoError(w, err)
-			up := w.store.Faults().Down()
-			time.Sleep(time.Minute)
-			x.add(w.failed(waiting))
-			x.add(l.Unlock())
-			up()
-			_ = held.Unlock()
-			time.Sleep(soon)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				x := new(texts)
-				path(w, x)
-				synctest.Wait()
-				x.mu.Lock()
-				defer x.mu.Unlock()
-				require.NotEmpty(w, x.all.String())
-				for _, line := range strings.Split(x.all.String(), "\n") {
-					assert.NotContains(w, line, context.Canceled.Error())
-				}
-			})
-		})
-	}
-}
-
 func TestAContextThatTheCallerCancelsIsCalledCancelled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		ctx, cancel := context.WithCancelCause(bg)
+		held := w.won(w.client("h").lock(bg))
+		waiting := c.lock(ctx)
+		w.waits(waiting)
 		cancel(errors.New("shutting down"))
-		_, err := c.RWMutex("q").Lock(ctx)
-		require.EqualError(w, err, "dlock: q: context canceled: shutting down")
+		err := w.failed(waiting)
+		w.matches(err, context.Canceled)
+		assert.EqualError(w, err, "dlock: q: context canceled: shutting down")
+		assert.Len(w, w.names(), 1)
+		before := w.store.Stats()
+		require.ErrorIs(w, w.failed(c.lock(ctx)), context.Canceled)
+		assert.Empty(w, w.spent(before))
+		w.unlock(held)
 	})
 }
 

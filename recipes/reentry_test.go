@@ -44,61 +44,6 @@ func TestAnExclusiveHolderTakesTheLockAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheNodeGoesWithTheLastUnlock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.lock(bg))
-		inner := w.won(c.lock(outer.Context(bg)))
-		other := w.client("b").lock(bg)
-		w.unlock(outer)
-		w.waits(other)
-		require.NoError(w, inner.Err())
-		w.unlock(inner)
-		w.unlock(w.won(other))
-	})
-}
-
-func TestASharedHolderTakesTheLockAgainAlsoBeforeAQueuedWriter(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.rlock(bg))
-		writer := w.client("b").lock(bg)
-		inner := w.won(c.rlock(outer.Context(bg)))
-		w.unlock(outer)
-		w.waits(writer)
-		w.unlock(inner)
-		w.unlock(w.won(writer))
-	})
-}
-
-func TestASharedHolderCannotBecomeExclusive(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.rlock(bg))
-		ctx := outer.Context(bg)
-		require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrUpgrade)
-		_, err := c.RWMutex("q").TryLock(ctx)
-		require.ErrorIs(w, err, recipes.ErrUpgrade)
-		require.NoError(w, outer.Err())
-		w.unlock(outer)
-	})
-}
-
-func TestALostLockIsNotTakenAgainByReentry(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		ctx := l.Context(bg)
-		w.store.Faults().Expire(c.session())
-		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
-			require.ErrorIs(w, w.failed(c.lock(ctx)), recipes.ErrLost)
-			require.ErrorIs(w, w.failed(c.rlock(ctx)), recipes.ErrLost)
-		}
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		require.ErrorIs(w, w.failed(c.lock(context.WithoutCancel(ctx))), recipes.ErrLost, "the context of the lost lock allows no acquisition after Unlock either")
-	})
-}
-
 // hookedContext calls run whenever it is asked for its error.
 type hookedContext struct {
 	context.Context
@@ -156,25 +101,6 @@ func TestAnotherLockOrClientDoesNotEnter(t *testing.T) {
 	})
 }
 
-func TestAllHoldsAreFoundThroughNestedContexts(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		p, q := c.RWMutex("p"), c.RWMutex("q")
-		lp, err := p.Lock(bg)
-		require.NoError(w, err)
-		lq, err := q.RLock(lp.Context(bg))
-		require.NoError(w, err)
-		ctx := lq.Context(lp.Context(bg))
-		before := w.requests()
-		lp2, err := p.Lock(ctx)
-		require.NoError(w, err)
-		_, err = q.Lock(ctx)
-		require.ErrorIs(w, err, recipes.ErrUpgrade)
-		assert.Equal(w, before, w.requests())
-		w.unlock(lp2, lq, lp)
-	})
-}
-
 func TestTheOuterHoldIsFoundWhereTheInnerOneWasUnlocked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -188,21 +114,6 @@ func TestTheOuterHoldIsFoundWhereTheInnerOneWasUnlocked(t *testing.T) {
 	})
 }
 
-func TestContextsEndWithTheirOwnHold(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		outer := w.won(c.lock(bg))
-		inner := w.won(c.lock(outer.Context(bg)))
-		ofOuter, ofInner := outer.Context(bg), inner.Context(bg)
-		w.unlock(outer)
-		require.ErrorIs(w, context.Cause(ofOuter), recipes.ErrNotHeld)
-		require.NoError(w, ofInner.Err())
-		again := w.won(c.lock(ofInner))
-		w.unlock(again, inner)
-		require.ErrorIs(w, context.Cause(ofInner), recipes.ErrNotHeld)
-	})
-}
-
 func TestACancelledContextDoesNotEnterAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -211,25 +122,6 @@ func TestACancelledContextDoesNotEnterAgain(t *testing.T) {
 		cancel()
 		require.ErrorIs(w, w.failed(c.lock(ctx)), context.Canceled)
 		w.unlock(l)
-	})
-}
-
-func TestTheContextOfALostLockSaysSoToOtherLocks(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.client("a")
-		l := w.won(a.lock(bg))
-		ctx := l.Context(bg)
-		held, err := w.client("b").RWMutex("other").Lock(bg)
-		require.NoError(w, err)
-		waiting := going(func() (*recipes.Lock, error) { return a.RWMutex("other").Lock(ctx) })
-		w.waits(waiting)
-		w.store.Faults().RemoveNode("q", l.Node())
-		time.Sleep(soon)
-		err = w.failed(waiting)
-		require.ErrorIs(w, err, recipes.ErrLost)
-		require.ErrorIs(w, err, context.Canceled)
-		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		w.unlock(held)
 	})
 }
 
@@ -251,39 +143,6 @@ func TestWithLockUnlocksWhateverHappens(t *testing.T) {
 			_ = m.WithLock(bg, func(context.Context, *recipes.Lock) error { panic("boom") })
 		})
 		assert.Empty(w, w.names())
-	})
-}
-
-func TestWithLockJoinsTheLoss(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		m := c.RWMutex("q")
-		failure := errors.New("failure")
-		for _, f := range []error{nil, failure} {
-			err := m.WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
-				w.store.Faults().Expire(c.session())
-				<-ctx.Done()
-				assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
-				return f
-			})
-			require.ErrorIs(w, err, recipes.ErrLost)
-			if f != nil {
-				require.ErrorIs(w, err, failure)
-			}
-		}
-	})
-}
-
-func TestAContextThatEndsByItselfIsForgotten(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l := w.won(w.client("a").lock(bg))
-		for range 1000 {
-			ctx, cancel := context.WithCancel(bg)
-			l.Context(ctx)
-			cancel()
-		}
-		assert.Eventually(w, func() bool { return recipes.ContextsOf(l) == 0 }, time.Minute, time.Millisecond)
-		w.unlock(l)
 	})
 }
 

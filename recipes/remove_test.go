@@ -1,8 +1,6 @@
 package recipes_test
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -118,44 +116,6 @@ func TestWalkFindsLocksWithContenders(t *testing.T) {
 		_, err := c.Walk(bg, "a//b")
 		require.ErrorIs(w, err, recipes.ErrBadName)
 		require.ErrorContains(w, err, "dlock: walk: ")
-	})
-}
-
-// basic is a connector whose sessions have no optional methods.
-type basic struct{ driver.Connector }
-
-func (c basic) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return struct{ driver.Session }{s}, err
-}
-
-func TestADriverWithoutTheAbilitySaysSo(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.clientOf(basic{w.store}, "a")
-		_, err := c.Walk(bg, "")
-		require.ErrorIs(w, err, errors.ErrUnsupported)
-		require.ErrorIs(w, c.RWMutex("q").Remove(bg, recipes.Contender{Node: "a-W-0000000000"}), errors.ErrUnsupported)
-	})
-}
-
-func TestRemoveAndWalkEndWithTheirContext(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		heal := w.store.Faults().CutOff(c.session())
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		for _, err := range []error{
-			c.RWMutex("q").Remove(ctx, recipes.Contender{Node: "a-W-0000000000", Token: 1}),
-			func() error { _, err := c.Walk(ctx, ""); return err }(),
-		} {
-			require.ErrorIs(w, err, context.DeadlineExceeded)
-			require.ErrorIs(w, err, driver.ErrUnavailable)
-		}
-		heal()
-		require.NoError(w, c.Close())
-		require.ErrorIs(w, c.RWMutex("q").Remove(bg, recipes.Contender{}), recipes.ErrClosed)
-		_, err := c.Walk(bg, "")
-		require.ErrorIs(w, err, recipes.ErrClosed)
 	})
 }
 

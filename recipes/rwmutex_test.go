@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -12,36 +11,8 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-func TestAnExclusiveLockExcludesOtherHolders(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		held := w.won(a.lock(bg))
-		writer, reader := b.lock(bg), c.rlock(bg)
-		w.waits(writer)
-		w.waits(reader)
-		w.unlock(held)
-		second := w.won(writer)
-		w.waits(reader)
-		w.unlock(second)
-		w.unlock(w.won(reader))
-	})
-}
-
-func TestSharedHoldTogetherAndKeepWritersOut(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		r1, r2 := w.won(a.rlock(bg)), w.won(b.rlock(bg))
-		writer := c.lock(bg)
-		w.unlock(r1)
-		w.waits(writer)
-		w.unlock(r2)
-		w.unlock(w.won(writer))
-	})
-}
 
 func TestNodesAreNamedAfterHostAndMode(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -58,83 +29,6 @@ func TestNodesAreNamedAfterHostAndMode(t *testing.T) {
 	})
 }
 
-func TestGrantsInOrderOfArrival(t *testing.T) {
-	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
-		t.Run(wait.String(), func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				held := w.won(w.client("h").lock(bg))
-				var queue []<-chan result
-				for i := range 5 {
-					queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg, recipes.WithWait(wait)))
-				}
-				for _, next := range queue {
-					w.waits(next)
-					w.unlock(held)
-					time.Sleep(2 * time.Second) // for a polling waiter to list the queue again
-					held = w.won(next)
-				}
-				w.unlock(held)
-			})
-		})
-	}
-}
-
-func TestReaderBehindAQueuedWriterWaits(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		held := w.won(a.rlock(bg))
-		writer := b.lock(bg)
-		reader := c.rlock(bg)
-		w.waits(reader)
-		w.unlock(held)
-		second := w.won(writer)
-		w.waits(reader)
-		w.unlock(second)
-		w.unlock(w.won(reader))
-	})
-}
-
-func TestReadersQueuedTogetherEnterTogether(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("w").lock(bg))
-		var readers []<-chan result
-		for i := range 4 {
-			readers = append(readers, w.client(fmt.Sprint("r", i)).rlock(bg))
-		}
-		later := w.client("w2").lock(bg)
-		w.unlock(held)
-		var locks []*recipes.Lock
-		for _, r := range readers {
-			locks = append(locks, w.won(r))
-		}
-		w.waits(later)
-		w.unlock(locks...)
-		w.unlock(w.won(later))
-	})
-}
-
-func TestOneReleaseWakesOneWriter(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").lock(bg))
-		var queue []<-chan result
-		for i := range 50 {
-			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
-		}
-		time.Sleep(soon) // until the holder watches its own node
-		before := w.store.Stats()
-		w.unlock(held)
-		held = w.won(queue[0])
-		after := w.store.Stats()
-		assert.EqualValues(w, 1, after.Requests[faults.OpDelete]-before.Requests[faults.OpDelete])
-		assert.Zero(w, after.Requests[faults.OpList]-before.Requests[faults.OpList])
-		assert.Zero(w, after.Requests[faults.OpWatch]-before.Requests[faults.OpWatch])
-		w.unlock(held)
-		for _, c := range queue[1:] {
-			w.unlock(w.won(c))
-		}
-	})
-}
-
 func TestAFreeLockTakesTwoRequests(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -142,74 +36,6 @@ func TestAFreeLockTakesTwoRequests(t *testing.T) {
 		w.unlock(w.won(c.lock(bg)))
 		w.unlock(w.won(c.rlock(bg)))
 		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpDelete: 2}, w.spent(before))
-	})
-}
-
-// The release of a lock must grant it to the next waiter without further
-// requests, even if the holder had it too briefly to watch its node.
-func TestTheReleaseOfABriefHoldGrantsTheLockToTheNextWaiter(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("a").lock(bg))
-		next := w.client("b").lock(bg)
-		w.waits(next)
-		before := w.store.Stats()
-		w.unlock(held)
-		after := w.won(next)
-		assert.Equal(w, map[faults.Op]int64{faults.OpDelete: 1}, w.spent(before))
-		w.unlock(after)
-	})
-}
-
-func TestTokensRise(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		last := int64(-1)
-		for i := range 100 {
-			c := []*client{a, b}[i%2]
-			l := w.won(c.lock(bg))
-			require.Greater(w, l.Token(), last)
-			last = l.Token()
-			w.unlock(l)
-			if i%10 == 0 {
-				w.store.Faults().RemoveQueue("q")
-			}
-		}
-	})
-}
-
-func TestTryLockNeverWaitsAndLeavesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		q := b.RWMutex("q")
-		held := w.won(a.rlock(bg))
-		_, err := q.TryLock(bg)
-		require.ErrorIs(w, err, recipes.ErrLocked)
-		assert.ErrorContains(w, err, "q: locked by another contender")
-		shared, err := q.TryRLock(bg)
-		require.NoError(w, err)
-		w.unlock(held)
-		w.unlock(shared)
-
-		exclusive, err := q.TryLock(bg)
-		require.NoError(w, err)
-		_, err = a.RWMutex("q").TryRLock(bg)
-		require.ErrorIs(w, err, recipes.ErrLocked)
-		assert.Len(w, w.names(), 1)
-		w.unlock(exclusive)
-	})
-}
-
-func TestTryLockWritesNothingIfTheLockIsHeld(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := w.won(a.lock(bg))
-		before := w.store.Stats()
-		_, err := b.RWMutex("q").TryLock(bg)
-		require.ErrorIs(w, err, recipes.ErrLocked)
-		after := w.store.Stats()
-		assert.Zero(w, after.Requests[faults.OpCreate]-before.Requests[faults.OpCreate])
-		assert.EqualValues(w, 1, after.Requests[faults.OpList]-before.Requests[faults.OpList])
-		w.unlock(held)
 	})
 }
 
@@ -243,88 +69,6 @@ func TestTheEarlierOfDeadlineAndTimeoutCounts(t *testing.T) {
 	})
 }
 
-func TestTheTimeoutDoesNotStartAgainWithAWakeUp(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var queue []<-chan result
-		for i := range 4 {
-			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
-		}
-		me := w.client("me")
-		began := time.Now()
-		waiting := me.rlock(bg, recipes.WithTimeout(5*time.Second), recipes.WithWait(recipes.WatchQueue()))
-		for _, c := range queue[:2] {
-			time.Sleep(2 * time.Second)
-			w.unlock(w.won(c))
-		}
-		r := <-waiting
-		require.ErrorIs(w, r.err, recipes.ErrTimeout)
-		assert.Equal(w, 5*time.Second, time.Since(began))
-		for _, c := range queue[2:] {
-			w.unlock(w.won(c))
-		}
-	})
-}
-
-func TestCancelReturnsTheErrorOfTheContextAndLeavesNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").lock(bg))
-		ctx, cancel := context.WithCancel(bg)
-		waiting := w.client("me").lock(ctx)
-		w.waits(waiting)
-		cancel()
-		err := w.failed(waiting)
-		require.ErrorIs(w, err, context.Canceled)
-		require.NotErrorIs(w, err, recipes.ErrTimeout)
-		assert.EqualError(w, err, "dlock: q: context canceled")
-		assert.Len(w, w.names(), 1)
-		w.unlock(held)
-	})
-}
-
-func TestACancelledContextSendsNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("me")
-		ctx, cancel := context.WithCancel(bg)
-		cancel()
-		before := w.store.Stats()
-		_, err := c.RWMutex("q").Lock(ctx)
-		require.ErrorIs(w, err, context.Canceled)
-		assert.Equal(w, before, w.store.Stats())
-	})
-}
-
-func TestManyTimedOutWaitsLeaveNoWatch(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").lock(bg))
-		q := w.client("me").RWMutex("q", recipes.WithTimeout(time.Second))
-		for range 1000 {
-			_, err := q.Lock(bg)
-			require.ErrorIs(w, err, recipes.ErrTimeout)
-		}
-		synctest.Wait()
-		assert.LessOrEqual(w, w.store.Stats().Watches, 1, "only the holder's watch of its own node may be open")
-		assert.Len(w, w.names(), 1)
-		w.unlock(held)
-	})
-}
-
-func TestAWaiterInTheMiddleThatGivesUpGrantsNothingEarly(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a"), w.client("b"), w.client("c")
-		held := w.won(a.lock(bg))
-		ctx, cancel := context.WithCancel(bg)
-		middle := b.lock(ctx)
-		last := c.lock(bg)
-		cancel()
-		require.ErrorIs(w, w.failed(middle), context.Canceled)
-		w.waits(last)
-		time.Sleep(soon)
-		w.waits(last)
-		w.unlock(held)
-		w.unlock(w.won(last))
-	})
-}
-
 func TestForeignNodes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("me")
@@ -341,24 +85,6 @@ func TestForeignNodes(t *testing.T) {
 		w.unlock(w.won(writer))
 		w.unlock(w.won(reader))
 		w.store.Faults().RemoveQueue("q")
-	})
-}
-
-func TestSequencesAreComparedAsNumbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, store: memdriver.New(memdriver.WithSequenceStart(9_999_999_998))}
-		held := w.won(w.client("a").lock(bg))
-		var queue []<-chan result
-		for i := range 3 {
-			queue = append(queue, w.client(fmt.Sprint("c", i)).lock(bg))
-		}
-		assert.Equal(t, "c1-W-10000000000", w.names()[2])
-		for _, c := range queue {
-			w.waits(c)
-			w.unlock(held)
-			held = w.won(c)
-		}
-		w.unlock(held)
 	})
 }
 
@@ -385,61 +111,6 @@ func TestQueueShowsHoldersAndWaiters(t *testing.T) {
 	})
 }
 
-func TestQueueTakesHostileRecordsForEmptyOnes(t *testing.T) {
-	inWorld(t, func(w *world) {
-		require.NoError(w, w.store.Faults().PutNode("q", "evil-W-0000000001", []byte("\x1b[2J{\"pid\":")))
-		queue, err := w.client("a").RWMutex("q").Queue(bg)
-		require.NoError(w, err)
-		require.Len(w, queue, 1)
-		assert.Equal(w, recipes.Record{}, queue[0].Record)
-		w.store.Faults().RemoveQueue("q")
-	})
-}
-
-func TestBadNames(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		for _, name := range []string{"", "/q", "a//b", "a/../b", "x\n"} {
-			m := c.RWMutex(name)
-			_, err := m.Lock(bg)
-			require.ErrorIs(w, err, recipes.ErrBadName, "%q", name)
-			_, err = m.RLock(bg)
-			require.ErrorIs(w, err, recipes.ErrBadName)
-			_, err = m.TryLock(bg)
-			require.ErrorIs(w, err, recipes.ErrBadName)
-			_, err = m.TryRLock(bg)
-			require.ErrorIs(w, err, recipes.ErrBadName)
-			_, err = m.Queue(bg)
-			require.ErrorIs(w, err, recipes.ErrBadName)
-			never := func(context.Context, *recipes.Lock) error { panic("called") }
-			require.ErrorIs(w, m.WithLock(bg, never), recipes.ErrBadName)
-			require.ErrorIs(w, m.WithRLock(bg, never), recipes.ErrBadName)
-		}
-		s := w.store.Stats()
-		assert.Zero(w, s.Queues)
-	})
-}
-
-func TestANilContextIsAnError(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		m := c.RWMutex("q")
-		var none context.Context
-		_, err := m.Lock(none)
-		require.EqualError(w, err, "dlock: q: nil context")
-		_, err = m.TryRLock(none)
-		require.Error(w, err)
-		require.Error(w, m.WithLock(none, nil))
-		_, err = m.Queue(none)
-		require.Error(w, err)
-		require.Error(w, c.Ping(none))
-		l := w.won(c.lock(bg))
-		require.Error(w, l.Downgrade(none))
-		require.NotNil(w, l.Context(none))
-		w.unlock(l)
-	})
-}
-
 func TestUnlockTwice(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.won(w.client("a").lock(bg))
@@ -456,17 +127,6 @@ func TestUnlockTwice(t *testing.T) {
 		assert.False(w, isClosed(l.Lost()))
 		late := l.Context(bg)
 		require.ErrorIs(w, context.Cause(late), recipes.ErrNotHeld)
-	})
-}
-
-func TestTwoMutexesOfOneNameOnOneSessionExclude(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		held := w.won(c.lock(bg))
-		second := c.lock(bg)
-		w.waits(second)
-		w.unlock(held)
-		w.unlock(w.won(second))
 	})
 }
 

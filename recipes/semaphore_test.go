@@ -2,49 +2,22 @@ package recipes_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
 // acquire calls Acquire of a semaphore named q with n units.
 func (c *client) acquire(ctx context.Context, weight, n int, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.Semaphore("q", n, opts...).Acquire(ctx, weight) })
-}
-
-func TestUnitsAreGrantedInOrderOfArrival(t *testing.T) {
-	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Millisecond)} {
-		t.Run(wait.String(), func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				c := w.client("h", recipes.WithWait(wait))
-				two, one := w.won(c.acquire(bg, 2, 5)), w.won(c.acquire(bg, 1, 5))
-				many := c.acquire(bg, 4, 5)
-				few := c.acquire(bg, 1, 5)
-				w.waits(many)
-				w.waits(few)
-				_, err := c.Semaphore("q", 5).TryAcquire(bg, 1)
-				require.ErrorIs(w, err, recipes.ErrLocked)
-				w.unlock(two)
-				time.Sleep(2 * time.Millisecond)
-				held := w.won(many)
-				w.waits(few)
-				w.unlock(one)
-				time.Sleep(2 * time.Millisecond)
-				w.unlock(held, w.won(few))
-			})
-		})
-	}
 }
 
 // A grant removes no node that the next waiter could watch. The granted node is
@@ -66,25 +39,6 @@ func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 		assert.Equal(w, "h-S1of3-0000000004", last.Node(), "no node was behind to be told")
 		w.unlock(held[0], held[2], last)
 	})
-}
-
-// The first waiter must watch all nodes ahead, because each holds units, and
-// the release of any may free enough of them.
-func TestTheFirstWaiterSeesTheReleaseOfAnyHolder(t *testing.T) {
-	for released := range 3 {
-		inWorld(t, func(w *world) {
-			c := w.client("h")
-			var held []*recipes.Lock
-			for range 3 {
-				held = append(held, w.won(c.acquire(bg, 1, 3)))
-			}
-			waiting := c.acquire(bg, 1, 3)
-			w.waits(waiting)
-			w.unlock(held[released])
-			held[released] = w.won(waiting)
-			w.unlock(held...)
-		})
-	}
 }
 
 func TestWhatASemaphoreRequestsOfTheStore(t *testing.T) {
@@ -152,20 +106,6 @@ func TestWrongUnitsAreAnErrorAndLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestASemaphoreOfAClosedClient(t *testing.T) {
-	c := recipes.NewClient(memdriver.New())
-	require.NoError(t, c.Close())
-	s := c.Semaphore(`a"b`, 2)
-	assert.Equal(t, `a"b`, s.Name())
-	assert.Equal(t, `dlock.Semaphore("a\"b")`, fmt.Sprintf("%#v", s))
-	_, err := s.Acquire(bg, 1)
-	require.ErrorIs(t, err, recipes.ErrClosed)
-	_, err = s.TryAcquire(bg, 1)
-	require.ErrorIs(t, err, recipes.ErrClosed)
-	_, err = s.Queue(bg)
-	require.ErrorIs(t, err, recipes.ErrClosed)
-}
-
 func TestASemaphoreAndALockOfOneNameExcludeEachOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -193,22 +133,10 @@ func TestASemaphoreAndALockOfOneNameExcludeEachOther(t *testing.T) {
 	})
 }
 
-func TestAReleaseIsNotPassedOnToAWriterBehindUnits(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("h")
-		first, second := w.won(c.acquire(bg, 1, 2)), w.won(c.acquire(bg, 1, 2))
-		writer := c.lock(bg)
-		w.unlock(second)
-		w.waits(writer)
-		w.unlock(first)
-		w.unlock(w.won(writer))
-	})
-}
-
 // Every waiter must be served, whatever n the others use.
 func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var log safeLog
+		var log safeBuffer
 		logger := recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 		small, large := w.client("small", logger), w.client("large", logger)
 		held := w.won(large.acquire(bg, 3, 5))
@@ -262,24 +190,6 @@ func TestUnitsCannotBeDowngraded(t *testing.T) {
 	})
 }
 
-func TestUnitsAreLostWithTheirSession(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b := w.client("a"), w.client("b")
-		all := w.won(b.acquire(bg, 2, 2))
-		granted, waiting := a.acquire(bg, 1, 2), a.acquire(bg, 1, 2)
-		w.unlock(all)
-		settled, also := w.won(granted), w.won(waiting)
-		behind := b.acquire(bg, 2, 2)
-		w.waits(behind)
-		w.store.Faults().Expire(a.session())
-		w.unlock(w.won(behind))
-		for _, l := range []*recipes.Lock{settled, also} {
-			assert.True(w, isClosed(l.Lost()))
-			require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		}
-	})
-}
-
 func TestTheQueueShowsUnits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("web-S9of9")
@@ -306,40 +216,11 @@ func TestTheQueueShowsUnits(t *testing.T) {
 	})
 }
 
-// A node is renamed when its units are granted, which wakes the next waiter. If
-// the request or its reply is lost, it must be retried. Otherwise that waiter
-// would wait although units are free.
-func TestAMarkIsRepeatedUntilTheStoreAnswers(t *testing.T) {
-	for _, committed := range []bool{false, true} {
-		inWorld(t, func(w *world) {
-			a, b := w.client("a"), w.client("b")
-			all := w.won(b.acquire(bg, 2, 2))
-			first, second := a.acquire(bg, 1, 2), b.acquire(bg, 1, 2)
-			w.lose(a.session(), faults.OpReplace, committed)
-			w.unlock(all)
-			held := w.won(first)
-			time.Sleep(soon)
-			w.unlock(held, w.won(second))
-		})
-	}
-}
-
 func TestHooksNameTheSemaphore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var seen []string
-		note := func(hook, recipe string, mode recipes.Mode) {
-			seen = append(seen, fmt.Sprint(hook, " ", recipe, " ", mode))
-		}
-		c := w.client("h", recipes.WithTrace(&recipes.Trace{
-			Started:    func(_ context.Context, i recipes.StartedInfo) { note("started", i.Recipe, i.Mode) },
-			Queued:     func(_ context.Context, i recipes.QueuedInfo) { note("queued", i.Recipe, 0) },
-			Waiting:    func(_ context.Context, i recipes.WaitingInfo) { note("waiting", i.Recipe, 0) },
-			Granted:    func(_ context.Context, i recipes.GrantedInfo) { note("granted", i.Recipe, i.Mode) },
-			Released:   func(_ context.Context, i recipes.ReleasedInfo) { note("released", i.Recipe, i.Mode) },
-			Failed:     func(_ context.Context, i recipes.FailedInfo) { note("failed", i.Recipe, i.Mode) },
-			Downgraded: func(context.Context, recipes.DowngradedInfo) { note("downgraded", "", 0) },
-		}))
-		other := w.client("o")
+		c, other := w.client("h", recipes.WithTrace(life(&seen))), w.client("o")
+		seen = nil
 		all := w.won(other.acquire(bg, 2, 2))
 		first, behind := c.acquire(bg, 1, 2), other.acquire(bg, 1, 2)
 		w.unlock(all)
@@ -347,8 +228,13 @@ func TestHooksNameTheSemaphore(t *testing.T) {
 		_, err := c.Semaphore("q", 2).Acquire(bg, 3)
 		require.Error(w, err)
 		assert.Equal(w, []string{
-			"started semaphore shared", "queued semaphore no mode", "waiting semaphore no mode",
-			"granted semaphore shared", "released semaphore shared", "started semaphore shared", "failed semaphore shared",
+			"semaphore started shared false <- ",
+			"semaphore queued h-S1of2-0000000001 <- ",
+			"semaphore waiting q: h-S1of2-0000000001 waits behind o-S2of2-0000000000, 2nd in the queue <- ",
+			"semaphore granted shared false 0s <- ",
+			"semaphore released shared 0s <- ",
+			"semaphore started shared false <- ",
+			"semaphore failed  shared false 0s <- ",
 		}, seen)
 	})
 }
@@ -399,22 +285,4 @@ func (s behindSession) Create(ctx context.Context, queue string, n driver.NodeSp
 	j, err := s.Session.Create(ctx, queue, n)
 	j.Behind = true
 	return j, err
-}
-
-// A waiter for all units is woken by each release. Each wake-up finds the queue
-// changed, so the waiter must not slow down as it does after spurious ones.
-func TestManyReleasesDoNotSlowAWaiterDown(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("h")
-		var held []*recipes.Lock
-		for range 10 {
-			held = append(held, w.won(c.acquire(bg, 1, 10)))
-		}
-		all := c.acquire(bg, 10, 10)
-		for _, l := range held {
-			w.waits(all)
-			w.unlock(l)
-		}
-		w.unlock(w.won(all))
-	})
 }

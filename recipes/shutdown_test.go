@@ -52,24 +52,6 @@ func TestShutdownWaitsForTheHolders(t *testing.T) {
 	})
 }
 
-func TestShutdownRefusesNewCalls(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l := w.won(c.lock(bg))
-		done := c.shutdown(bg)
-		free := c.RWMutex("free")
-		for _, lock := range []func(context.Context) (*recipes.Lock, error){free.Lock, free.RLock, free.TryLock, free.TryRLock} {
-			_, err := lock(bg)
-			require.ErrorIs(w, err, recipes.ErrClosed)
-		}
-		_, err := free.Queue(bg)
-		require.ErrorIs(w, err, recipes.ErrClosed)
-		require.ErrorIs(w, c.Ping(bg), recipes.ErrClosed)
-		w.unlock(l)
-		require.NoError(w, <-done)
-	})
-}
-
 func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	waits := map[string][]recipes.Option{
 		"queue": {recipes.WithWait(recipes.WatchQueue())},

@@ -1,14 +1,12 @@
 package recipes_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,24 +18,6 @@ import (
 	"github.com/dlock-go/dlock/internal/reason"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-// safeBuffer is a buffer that goroutines may write to while the test reads.
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // captureDefault redirects slog.Default to the buffer for the rest of the test.
 func captureDefault(t *testing.T) *safeBuffer {
@@ -51,10 +31,6 @@ func captureDefault(t *testing.T) *safeBuffer {
 	})
 	return text
 }
-
-type connectorFunc func(context.Context) (driver.Session, error)
-
-func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
 var (
 	refuses = connectorFunc(func(context.Context) (driver.Session, error) {

@@ -1,9 +1,7 @@
 package recipes_test
 
 import (
-	"bytes"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,25 +11,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-type safeLog struct {
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.log.Write(p)
-}
-
-func (l *safeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.log.String()
-}
-
 // slowLines returns the log messages about slow waits, without their times.
-func slowLines(log *safeLog) (lines []string) {
+func slowLines(log *safeBuffer) (lines []string) {
 	for line := range strings.Lines(log.String()) {
 		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {
 			lines = append(lines, strings.TrimSpace(said))
@@ -44,7 +25,7 @@ func TestALongWaitIsLoggedOnce(t *testing.T) {
 	for _, way := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue(), recipes.Poll(time.Second)} {
 		t.Run(way.String(), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				var log safeLog
+				var log safeBuffer
 				holder, between := w.client("h"), w.client("b")
 				held := w.won(holder.lock(bg))
 				before := between.lock(bg)

@@ -90,7 +90,7 @@ func TestSetValueSaysWhatIsWrong(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrBadName)
 		w.unlock(held)
 
-		plain := w.clientOf(basic{w.store}, "b")
+		plain := w.clientOf(basic(w.store), "b")
 		held = w.won(plain.lock(bg))
 		require.ErrorIs(w, held.SetValue(bg, nil), errors.ErrUnsupported)
 		_, _, err = plain.RWMutex("q").Value(bg)

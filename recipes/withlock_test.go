@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,27 +22,14 @@ func (c *client) with(opts ...recipes.Option) map[string]withLock {
 	return map[string]withLock{"WithLock": m.WithLock, "WithRLock": m.WithRLock}
 }
 
-// matches requires that err matches the errors in want, and none of the other
-// errors that locks return.
-func (w *world) matches(err error, want ...error) {
-	w.Helper()
-	for _, target := range []error{
-		recipes.ErrNotRun, recipes.ErrUnlock, recipes.ErrLost, recipes.ErrNotHeld, recipes.ErrTimeout, recipes.ErrClosed,
-		driver.ErrUnavailable, context.DeadlineExceeded, context.Canceled, fs.ErrPermission,
-	} {
-		if !slices.Contains(want, target) {
-			assert.NotErrorIs(w, err, target)
-		}
-	}
-	for _, target := range want {
-		assert.ErrorIs(w, err, target)
-	}
-}
-
-func TestANodeThatIsNotRemovedInTimeIsNoTimeout(t *testing.T) {
+func TestUnlockWaitsTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.client("a")
+		var reaped []recipes.ReapedInfo
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{
+			Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) },
+		}))
 		l := w.won(c.lock(bg))
+		next := w.client("b").lock(bg)
 		heal := w.store.Faults().CutOff(c.session())
 		began := time.Now()
 		err := l.Unlock()
@@ -50,9 +37,15 @@ func TestANodeThatIsNotRemovedInTimeIsNoTimeout(t *testing.T) {
 		w.matches(err, recipes.ErrUnlock, driver.ErrUnavailable)
 		assert.EqualError(w, err, "dlock: q: unlocked, but the store has not confirmed it: "+
 			"store unavailable: node a-W-0000000000 is removed when the store answers: no answer within 2s")
+		w.matches(l.Err(), recipes.ErrNotHeld)
 		w.matches(l.Unlock(), recipes.ErrNotHeld)
+		w.waits(next)
 		heal()
-		time.Sleep(soon)
+		time.Sleep(10 * time.Second)
+		require.Len(w, reaped, 1)
+		require.NoError(w, reaped[0].Err)
+		w.unlock(w.won(next))
+		assert.False(w, isClosed(l.Lost()))
 	})
 }
 
@@ -114,54 +107,6 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 	})
 }
 
-func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
-	never := func(context.Context, *recipes.Lock) error { panic("let in") }
-	for _, call := range []string{"WithLock", "WithRLock"} {
-		inWorld(t, func(w *world) {
-			c, closed, lost := w.client("a"), w.client("b"), w.client("c")
-			require.NoError(w, closed.Close())
-			held := w.won(w.client("h").lock(bg))
-			short, cancel := context.WithTimeout(bg, 2*time.Second)
-			defer cancel()
-			gone, cancel := context.WithCancel(bg)
-			cancel()
-
-			failures := map[string]struct {
-				err  error
-				want []error
-			}{
-				"WithTimeout":  {c.with(recipes.WithTimeout(time.Second))[call](bg, never), []error{recipes.ErrTimeout, context.DeadlineExceeded}},
-				"deadline":     {c.with()[call](short, never), []error{recipes.ErrTimeout, context.DeadlineExceeded}},
-				"cancelled":    {c.with()[call](gone, never), []error{context.Canceled}},
-				"closed":       {closed.with()[call](bg, never), []error{recipes.ErrClosed}},
-				"bad name":     {c.RWMutex("").WithLock(bg, never), []error{recipes.ErrBadName}},
-				"nil context":  {c.with()[call](nil, never), nil},
-				"nil function": {c.with()[call](bg, nil), nil},
-			}
-			w.unlock(held)
-			shared := w.won(lost.rlock(bg))
-			inside := shared.Context(bg)
-			failures["upgrade"] = struct {
-				err  error
-				want []error
-			}{lost.RWMutex("q").WithLock(inside, never), []error{recipes.ErrUpgrade}}
-			w.store.Faults().RemoveNode("q", shared.Node())
-			<-shared.Lost()
-			failures["the lock of the context is lost"] = struct {
-				err  error
-				want []error
-			}{lost.with()[call](inside, never), []error{recipes.ErrLost}}
-			_ = shared.Unlock()
-
-			for name, f := range failures {
-				w.Log(name)
-				require.Error(w, f.err)
-				w.matches(f.err, append(f.want, recipes.ErrNotRun)...)
-			}
-		})
-	}
-}
-
 func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		mine := errors.New("mine")
@@ -195,15 +140,46 @@ func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	})
 }
 
-func TestALossInWithLockIsErrLostAlone(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for name, call := range w.client("a").with() {
-			err := call(bg, func(ctx context.Context, l *recipes.Lock) error {
-				w.store.Faults().RemoveQueue("q")
-				return nil
-			})
-			w.Log(name)
-			w.matches(err, recipes.ErrLost)
+func TestWithLockJoinsTheLossToTheErrorOfTheFunction(t *testing.T) {
+	for how, lose := range losses {
+		want := []error{recipes.ErrLost}
+		if how == "its client is closed" {
+			want = append(want, recipes.ErrClosed)
 		}
+		for _, result := range []error{nil, multierror.Append(nil, errors.New("mine"))} {
+			for _, call := range []string{"WithLock", "WithRLock"} {
+				inWorld(t, func(w *world) {
+					c := w.client("a")
+					err := c.with()[call](bg, func(ctx context.Context, l *recipes.Lock) error {
+						lose(w, c, "q")
+						if how != "its node is removed" { // which Unlock finds
+							<-ctx.Done()
+							assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
+						}
+						return result
+					})
+					w.Log(how, call, err)
+					w.matches(err, want...)
+					if result != nil {
+						assert.ErrorIs(w, err, result)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestWithLockTellsThatTheFunctionDidNotRun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client("a")
+		never := func(context.Context, *recipes.Lock) error { panic("let in") }
+		w.matches(c.with()["WithLock"](bg, nil), recipes.ErrNotRun)
+		shared := w.won(c.rlock(bg))
+		err := c.with()["WithLock"](shared.Context(bg), never)
+		w.matches(err, recipes.ErrNotRun)
+		require.ErrorIs(w, err, recipes.ErrUpgrade)
+		err = c.with(recipes.WithTimeout(time.Second))["WithLock"](bg, never)
+		w.matches(err, recipes.ErrNotRun, recipes.ErrTimeout, context.DeadlineExceeded)
+		w.unlock(shared)
 	})
 }

@@ -1,7 +1,10 @@
 package recipes_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -39,6 +42,21 @@ func inWorldOf(t *testing.T, store func() *memdriver.Store, f func(w *world)) {
 			require.Zero(t, s.Sessions, "sessions left in the store")
 		})
 		f(w)
+	})
+}
+
+type connectorFunc func(context.Context) (driver.Session, error)
+
+func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
+
+// wrapped returns c with sessions that f has changed.
+func wrapped(c driver.Connector, f func(driver.Session) driver.Session) driver.Connector {
+	return connectorFunc(func(ctx context.Context) (driver.Session, error) {
+		s, err := c.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return f(s), nil
 	})
 }
 
@@ -123,6 +141,13 @@ func (w *world) names() []string {
 	return names
 }
 
+// granted returns the Lock of a call that must succeed.
+func (w *world) granted(l *recipes.Lock, err error) *recipes.Lock {
+	w.Helper()
+	require.NoError(w, err)
+	return l
+}
+
 type result struct {
 	lock *recipes.Lock
 	err  error
@@ -203,6 +228,28 @@ func (w *world) unlock(locks ...*recipes.Lock) {
 	for _, l := range locks {
 		require.NoError(w, l.Unlock())
 	}
+}
+
+// safeBuffer is a buffer that goroutines may write to while the test reads.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func logTo(log io.Writer) recipes.Option {
+	return recipes.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
 var bg = context.Background()
