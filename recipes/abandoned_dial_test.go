@@ -2,9 +2,7 @@ package recipes_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,29 +12,24 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-type unreachable struct{ dials atomic.Int64 }
-
-func (c *unreachable) Connect(context.Context) (driver.Session, error) {
-	c.dials.Add(1)
-	return nil, driver.ErrUnavailable
-}
-
 type everySecond struct{}
 
 func (everySecond) NextBackOff() time.Duration { return time.Second }
 func (everySecond) Reset()                     {}
 
 func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c unreachable
-		s := recipes.NewClient(&c, recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	inWorld(t, func(w *world) {
+		dials := 0
+		c := w.connecting(connectorFunc(func(context.Context) (driver.Session, error) {
+			dials++
+			return nil, driver.ErrUnavailable
+		}), recipes.WithBackOff(func() recipes.BackOff { return everySecond{} }))
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 		defer cancel()
-		require.Error(t, s.Ping(ctx))
-		require.Error(t, s.Ping(ctx))
+		require.Error(w, c.Ping(ctx))
+		require.Error(w, c.Ping(ctx))
 		time.Sleep(time.Minute)
-		assert.EqualValues(t, 1, c.dials.Load(), "the client dials although no call waits for a second dial")
-		require.NoError(t, s.Close())
+		assert.Equal(w, 1, dials, "the client dials although no call waits for a second dial")
 	})
 }
 
@@ -45,7 +38,7 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 // later calls find a session.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.connecting(slowly{w.store}, recipes.WithTimeout(400*time.Millisecond))
+		c := w.connecting(slowly(w.store), recipes.WithTimeout(400*time.Millisecond))
 		for range 2 {
 			served := 0
 			for range 20 {
@@ -65,7 +58,7 @@ func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 
 func TestASessionThatNoCallWaitsForEndsWithClose(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.connecting(slowly{w.store})
+		c := w.connecting(slowly(w.store))
 		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
 		defer cancel()
 		require.Error(w, c.Ping(ctx))
@@ -80,7 +73,7 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var ended []time.Duration
 		began := time.Now()
-		c := w.connecting(silent{}, recipes.WithTrace(&recipes.Trace{Connected: func(ctx context.Context, _ recipes.ConnectedInfo) {
+		c := w.connecting(silent, recipes.WithTrace(&recipes.Trace{Connected: func(ctx context.Context, _ recipes.ConnectedInfo) {
 			assert.NoError(w, ctx.Err())
 			ended = append(ended, time.Since(began))
 		}}))
@@ -97,7 +90,15 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 // TryLock that begins before the cancelled Connect returns must not fail.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.connecting(&slowToGiveUp{Connector: w.store})
+		dials := 0
+		c := w.connecting(connectorFunc(func(ctx context.Context) (driver.Session, error) {
+			if dials++; dials > 1 {
+				return w.store.Connect(ctx)
+			}
+			<-ctx.Done()
+			time.Sleep(10 * time.Millisecond)
+			return nil, driver.ErrUnavailable
+		}))
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		first := make(chan error, 1)
@@ -108,18 +109,4 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 		w.unlock(l)
 		require.Error(w, <-first)
 	})
-}
-
-type slowToGiveUp struct {
-	driver.Connector
-	dials atomic.Int64
-}
-
-func (c *slowToGiveUp) Connect(ctx context.Context) (driver.Session, error) {
-	if c.dials.Add(1) > 1 {
-		return c.Connector.Connect(ctx)
-	}
-	<-ctx.Done()
-	time.Sleep(10 * time.Millisecond)
-	return nil, driver.ErrUnavailable
 }

@@ -37,43 +37,22 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 
 func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	inWorld(t, func(w *world) {
-		watching := &watchingClose{Connector: w.store}
-		c := w.clientOf(watching, "a")
-		held := w.won(c.lock(bg))
-		lost, ctx := held.Lost(), held.Context(bg)
+		var lost <-chan struct{}
+		var ctx context.Context
 		closed := false
-		watching.onClose = func() {
-			closed = true
-			select {
-			case <-lost:
-			default:
-				w.Error("the session is closed before Lost is")
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpClose {
+				closed = true
+				assert.True(w, isClosed(lost), "the session is closed before Lost is")
+				assert.ErrorIs(w, context.Cause(ctx), recipes.ErrClosed)
 			}
-			assert.ErrorIs(w, context.Cause(ctx), recipes.ErrClosed)
-		}
+			return f
+		}), "a")
+		held := w.won(c.lock(bg))
+		lost, ctx = held.Lost(), held.Context(bg)
 		require.NoError(w, c.Close())
 		assert.True(w, closed)
 	})
-}
-
-type watchingClose struct {
-	driver.Connector
-	onClose func()
-}
-
-func (c *watchingClose) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return watchedSession{s, c}, err
-}
-
-type watchedSession struct {
-	driver.Session
-	by *watchingClose
-}
-
-func (s watchedSession) Close() error {
-	s.by.onClose()
-	return s.Session.Close()
 }
 
 func TestCloseHasOneErrorOnOneLine(t *testing.T) {
@@ -93,7 +72,7 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for says, connector := range map[string]driver.Connector{
 			"the connector is nil":           nil,
-			"neither a session nor an error": empty{},
+			"neither a session nor an error": connectorFunc(func(context.Context) (driver.Session, error) { return nil, nil }),
 		} {
 			c := recipes.NewClient(connector, recipes.WithBackOff(func() recipes.BackOff { return nil }))
 			_, err := c.RWMutex("q").Lock(bg)
@@ -107,10 +86,6 @@ func TestNilFromADriverIsAnError(t *testing.T) {
 		w.unlock(l)
 	})
 }
-
-type empty struct{}
-
-func (empty) Connect(context.Context) (driver.Session, error) { return nil, nil }
 
 func TestCloseInterruptsConnecting(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -2,6 +2,8 @@ package recipes_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -103,7 +105,6 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 // lateReplace makes Replace take effect at once but return only after its
 // caller has given up.
 type lateReplace struct {
-	driver.Connector
 	replacing atomic.Bool
 	deleted   atomic.Pointer[deletion]
 }
@@ -116,11 +117,6 @@ type deletion struct {
 type lateSession struct {
 	driver.Session
 	store *lateReplace
-}
-
-func (c *lateReplace) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return lateSession{s, c}, err
 }
 
 func (s lateSession) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -139,8 +135,8 @@ func (s lateSession) Delete(ctx context.Context, queue string, p driver.Place, w
 
 func TestUnlockDeletesNoNodeBeforeTheReplaceInFlightHasReturned(t *testing.T) {
 	inWorld(t, func(w *world) {
-		store := &lateReplace{Connector: w.store}
-		l := w.won(w.clientOf(store, "a").lock(bg))
+		store := new(lateReplace)
+		l := w.won(w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return lateSession{s, store} }), "a").lock(bg))
 		downgraded := make(chan error, 1)
 		going(func() (*recipes.Lock, error) { downgraded <- l.Downgrade(bg); return nil, nil })
 		require.Equal(w, []string{"a-R-0000000000"}, w.names())
@@ -169,4 +165,41 @@ func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 		time.Sleep(soon)
 		assert.NoError(w, err)
 	})
+}
+
+// refusingSession fails the first Replace, and refuses the others with err.
+type refusingSession struct {
+	driver.Session
+	err error
+	n   *int
+}
+
+func (s refusingSession) Replace(context.Context, string, driver.Place, string) (driver.Place, error) {
+	if *s.n++; *s.n == 1 {
+		return driver.Place{}, driver.ErrUnavailable
+	}
+	if s.err == driver.ErrSessionEnded {
+		_ = s.Session.Close()
+	}
+	return driver.Place{}, s.err
+}
+
+func TestAReplaceThatIsRefusedForGoodIsReportedAndNotRepeatedForEver(t *testing.T) {
+	for _, refusal := range []error{fs.ErrPermission, driver.ErrGone, driver.ErrSessionEnded} {
+		inWorld(t, func(w *world) {
+			n := 0
+			var reaped []recipes.ReapedInfo
+			refuse := func(s driver.Session) driver.Session { return refusingSession{s, refusal, &n} }
+			c := w.clientOf(wrapped(w.store, refuse), "a", recipes.WithTrace(&recipes.Trace{
+				Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
+			l := w.won(c.lock(bg))
+			require.ErrorIs(w, l.Downgrade(bg), driver.ErrUnavailable)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.Equal(w, 2, n)
+			require.Len(w, reaped, 1)
+			require.ErrorIs(w, reaped[0].Err, refusal)
+			assert.Equal(w, refusal != fs.ErrPermission, errors.Is(l.Unlock(), recipes.ErrLost))
+		})
+	}
 }

@@ -9,43 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-type pollConn struct{ driver.Connector }
-type pollSession struct{ driver.Session }
-
-func (c pollConn) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return pollSession{s}, err
-}
-func (s pollSession) Watch(context.Context, string, driver.Place, ...driver.Node) (driver.Watch, error) {
-	c := make(chan driver.Cause)
-	time.AfterFunc(time.Second, func() { close(c) })
-	return driver.NewWatch(c, nil), nil
-}
-
-func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
-	inWorld(t, func(w *world) {
-		worst := time.Duration(0)
-		for i := range 4 {
-			c := w.clientOf(pollConn{w.store}, "a")
-			l, err := c.RWMutex("q").Lock(bg)
-			require.NoError(w, err)
-			time.Sleep(time.Hour + time.Duration(i)*333*time.Millisecond)
-			w.store.Faults().RemoveNode("q", l.Node())
-			began := time.Now()
-			<-l.Lost()
-			worst = max(worst, time.Since(began))
-			_ = l.Unlock()
-		}
-		t.Log("worst", worst)
-		time.Sleep(5 * time.Second)
-		assert.Less(w, worst, 1500*time.Millisecond)
-	})
-}
 
 // If watches end although the queue has not changed, a waiter must pause before
 // it lists the queue again. Otherwise it would flood the store.

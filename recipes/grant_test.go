@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"io/fs"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,10 +93,8 @@ func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				first, err := w.client("a").RWMutex("refused/q").Lock(bg)
-				require.NoError(w, err)
-				store := &undeleting{Connector: w.store, err: fs.ErrPermission}
-				m := w.clientOf(store, "b").RWMutex("refused/q")
+				first := w.granted(w.client("a").RWMutex("refused/q").Lock(bg))
+				m := w.clientOf(w.undeleting(fs.ErrPermission, new(atomic.Int64)), "b").RWMutex("refused/q")
 				waiting := going(func() (*recipes.Lock, error) { return m.Lock(bg) })
 				w.unlock(first)
 				l := w.won(waiting)

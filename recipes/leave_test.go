@@ -10,16 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-// inPatientWorld is inWorld with a session timeout of an hour, so that lost
-// sessions stay in the store until their client ends them.
-func inPatientWorld(t *testing.T, f func(w *world)) {
-	t.Helper()
-	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }, f)
-}
 
 // cutOff disconnects a client, and waits until its session is lost. The
 // returned function reconnects it.
@@ -32,12 +24,11 @@ func (w *world) cutOff(c *client) (heal func()) {
 }
 
 func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
-	inPatientWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")
 		l := w.won(a.lock(bg))
 		inner := w.won(a.rlock(l.Context(bg)))
-		other, err := a.RWMutex("other").RLock(bg)
-		require.NoError(w, err)
+		other := w.granted(a.RWMutex("other").RLock(bg))
 		next := b.lock(bg)
 		w.cutOff(a)()
 		again := a.lock(bg)
@@ -56,7 +47,7 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 }
 
 func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
-	inPatientWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := w.won(b.lock(bg))
 		waiting := a.lock(bg)
@@ -73,7 +64,7 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 }
 
 func TestALockLostInAHookThatPanicsDoesNotKeepTheLostSession(t *testing.T) {
-	inPatientWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")
 		granted := func(context.Context, recipes.GrantedInfo) {
 			w.cutOff(a)()
@@ -87,7 +78,7 @@ func TestALockLostInAHookThatPanicsDoesNotKeepTheLostSession(t *testing.T) {
 }
 
 func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
-	inPatientWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return daily{} }))
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
@@ -108,7 +99,7 @@ func (daily) Reset()                     {}
 func TestCloseEndsALostSessionInTheStore(t *testing.T) {
 	for name, unlocked := range map[string]bool{"unlocked": true, "not unlocked": false} {
 		t.Run(name, func(t *testing.T) {
-			inPatientWorld(t, func(w *world) {
+			inWorldOf(t, patient, func(w *world) {
 				c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return daily{} }))
 				l := w.won(c.lock(bg))
 				heal := w.cutOff(c)
@@ -126,7 +117,7 @@ func TestCloseEndsALostSessionInTheStore(t *testing.T) {
 }
 
 func TestCloseSaysThatNodesOfALostSessionMayStay(t *testing.T) {
-	inPatientWorld(t, func(w *world) {
+	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -380,61 +378,6 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 		lockers[0] = clients[2].RWMutex("c", recipes.WithTrace(&recipes.Trace{Queued: func(context.Context, recipes.QueuedInfo) { panic("hook") }}))
 		assert.PanicsWithValue(w, "hook", func() { _, _ = recipes.LockAll(bg, lockers...) })
 		w.allFree()
-	})
-}
-
-// A deadlock between calls of LockAll would show as a timeout.
-func TestLockAllOfRandomLocksNeverWaitsInACircle(t *testing.T) {
-	inWorld(t, func(w *world) {
-		const goroutines, rounds, names = 12, 30, 6
-		clients := []*client{w.client("a"), w.client("b"), w.client("c")}
-		ctx, cancel := context.WithTimeout(bg, time.Hour)
-		defer cancel()
-		var mu sync.Mutex
-		writers, readers := make([]int, names), make([]int, names)
-		enter := func(chosen []int, exclusive bool, n int) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, i := range chosen {
-				if exclusive {
-					writers[i] += n
-				} else {
-					readers[i] += n
-				}
-				if writers[i] > 1 || writers[i] == 1 && readers[i] > 0 {
-					w.Errorf("lock %d has %d writers and %d readers", i, writers[i], readers[i])
-				}
-			}
-		}
-		var running sync.WaitGroup
-		for g := range goroutines {
-			random := rand.New(rand.NewPCG(1, uint64(g)))
-			running.Go(func() {
-				for range rounds {
-					chosen, exclusive := random.Perm(names)[:1+random.IntN(4)], random.IntN(2) == 0
-					var lockers []recipes.Locker
-					for _, i := range chosen {
-						m := clients[g%len(clients)].RWMutex(fmt.Sprint("stock/", i))
-						lockers = append(lockers, map[bool]recipes.Locker{true: m, false: m.RLocker()}[exclusive])
-					}
-					locks, err := recipes.LockAll(ctx, lockers...)
-					if err != nil {
-						w.Error(err)
-						return
-					}
-					enter(chosen, exclusive, 1)
-					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
-					enter(chosen, exclusive, -1)
-					if err := locks.Unlock(); err != nil {
-						w.Error(err)
-					}
-				}
-			})
-		}
-		running.Wait()
-		for _, c := range clients {
-			require.NoError(w, c.Close())
-		}
 	})
 }
 

@@ -12,10 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing is a connector with weak pointers to the lists that its sessions have
-// returned, which show whether the client keeps any of them in memory.
+// listing has weak pointers to the lists that sessions have returned, which show whether the client keeps any of them in memory.
 type listing struct {
-	driver.Connector
 	lists []weak.Pointer[driver.Node]
 	ahead [][]driver.Node
 }
@@ -25,9 +23,8 @@ type listingSession struct {
 	by *listing
 }
 
-func (c *listing) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return listingSession{s, c}, err
+func (c *listing) in(store driver.Connector) driver.Connector {
+	return wrapped(store, func(s driver.Session) driver.Session { return listingSession{s, c} })
 }
 
 func (s listingSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -56,8 +53,8 @@ func (s listingSession) Watch(ctx context.Context, queue string, p driver.Place,
 func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
-		c := &listing{Connector: w.store}
-		waiter := w.clientOf(c, "w").lock(bg)
+		c := new(listing)
+		waiter := w.clientOf(c.in(w.store), "w").lock(bg)
 		w.waits(waiter)
 		synctest.Wait()
 		runtime.GC()
@@ -73,8 +70,8 @@ func TestNodesToWatchDoNotKeepTheListOfTheQueue(t *testing.T) {
 		held := w.won(w.client("h").lock(bg))
 		between := w.client("b").lock(bg)
 		w.waits(between)
-		c := &listing{Connector: w.placeOnly()}
-		waiter := w.clientOf(c, "w").lock(bg)
+		c := new(listing)
+		waiter := w.clientOf(c.in(w.placeOnly()), "w").lock(bg)
 		w.waits(waiter)
 		synctest.Wait()
 		runtime.GC()

@@ -86,23 +86,17 @@ func TestALossShowsInEveryLock(t *testing.T) {
 	}
 }
 
-// slowParent is a context that blocks when its first child unregisters, until
-// the channel open is closed.
-type slowParent struct {
+// hookedParent is a context that calls unregister whenever a child unregisters.
+type hookedParent struct {
 	context.Context
-	stopped *atomic.Bool
-	open    chan struct{}
+	done       chan struct{}
+	unregister func()
 }
 
-func (p slowParent) Done() <-chan struct{} { return make(chan struct{}) }
+func (p hookedParent) Done() <-chan struct{} { return p.done }
 
-func (p slowParent) AfterFunc(func()) (stop func() bool) {
-	return func() bool {
-		if !p.stopped.Swap(true) {
-			<-p.open
-		}
-		return true
-	}
+func (p hookedParent) AfterFunc(func()) (stop func() bool) {
+	return func() bool { p.unregister(); return true }
 }
 
 // While the goroutine that noticed a loss is stuck, Err, Context and Unlock
@@ -111,8 +105,13 @@ func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		l := w.won(c.lock(bg))
-		parent := slowParent{bg, new(atomic.Bool), make(chan struct{})}
-		defer close(parent.open)
+		open, first := make(chan struct{}), new(atomic.Bool)
+		defer close(open)
+		parent := hookedParent{bg, make(chan struct{}), func() {
+			if !first.Swap(true) {
+				<-open
+			}
+		}}
 		ctx := l.Context(parent)
 		w.store.Faults().Expire(c.session())
 		synctest.Wait()
@@ -186,7 +185,7 @@ func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
 
 func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c := w.clientOf(blind{w.store}, "a")
+		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return blindSession{s} }), "a")
 		held := w.won(w.client("h").lock(bg))
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
@@ -197,13 +196,6 @@ func TestANodeThatVanishesAgainAndAgainMakesNoBusyLoop(t *testing.T) {
 		w.unlock(held)
 		w.store.Faults().RemoveQueue("q")
 	})
-}
-
-type blind struct{ driver.Connector }
-
-func (b blind) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := b.Connector.Connect(ctx)
-	return blindSession{s}, err
 }
 
 type blindSession struct{ driver.Session }
@@ -244,19 +236,6 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	})
 }
 
-// stopping is a context that calls stop whenever a child unregisters.
-type stopping struct {
-	context.Context
-	done chan struct{}
-	stop func()
-}
-
-func (s stopping) Done() <-chan struct{} { return s.done }
-
-func (s stopping) AfterFunc(func()) (stop func() bool) {
-	return func() bool { s.stop(); return true }
-}
-
 // When Lost closes, contexts of the lock must already have ended, because
 // callers may pass one to their next call.
 func TestContextsEndBeforeALossIsShown(t *testing.T) {
@@ -266,7 +245,7 @@ func TestContextsEndBeforeALossIsShown(t *testing.T) {
 		lost := l.Lost()
 		var ctx context.Context
 		early := 0
-		ctx = l.Context(stopping{bg, make(chan struct{}), func() {
+		ctx = l.Context(hookedParent{bg, make(chan struct{}), func() {
 			select {
 			case <-lost:
 				if ctx.Err() == nil {
@@ -281,4 +260,37 @@ func TestContextsEndBeforeALossIsShown(t *testing.T) {
 		require.Zero(w, early)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 	})
+}
+
+// If a list lacks the waiter's node, the waiter starts over with a new node. It
+// must still delete the old one, which would otherwise block all contenders.
+func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.won(w.client("a").lock(bg))
+		lists := 0
+		c := w.clientOf(wrapped(w.placeOnly(), func(s driver.Session) driver.Session { return forgetfulSession{s, &lists} }), "b")
+		waiting := c.lock(bg)
+		w.waits(waiting)
+		require.Len(w, w.names(), 2, "the holder's node, and the waiter's second node")
+		w.unlock(held)
+		w.unlock(w.won(waiting))
+		assert.Empty(w, w.names())
+	})
+}
+
+// forgetfulSession imitates a faulty server. The first list that has several
+// nodes lacks the last one.
+type forgetfulSession struct {
+	driver.Session
+	lists *int
+}
+
+func (s forgetfulSession) List(ctx context.Context, q string) ([]driver.Node, error) {
+	nodes, err := s.Session.List(ctx, q)
+	if len(nodes) > 1 {
+		if *s.lists++; *s.lists == 1 {
+			nodes = nodes[:len(nodes)-1]
+		}
+	}
+	return nodes, err
 }

@@ -63,20 +63,52 @@ func TestAHoldIsLostAtItsLimit(t *testing.T) {
 }
 
 func TestALockOfAHolderThatHangsIsReleased(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l, began := w.won(w.client("a").lock(bg, limited)), time.Now()
-		next := w.client("b").lock(bg)
-		until(began, takenAt-1)
-		w.waits(next)
-		until(began, takenAt)
-		got := w.won(next)
-		require.Greater(w, got.Token(), l.Token())
-		w.overstayed(l.Err())
-		w.overstayed(l.Unlock())
-		w.overstayed(l.Unlock())
-		require.NoError(w, got.Err(), "a late Unlock releases nothing of the next holder")
-		w.unlock(got)
-	})
+	locks := func(c *client) <-chan result { return c.lock(bg, limited) }
+	for name, c := range map[string]struct {
+		take  func(c *client) <-chan result
+		after func(w *world, c *client, l *recipes.Lock) // at half the limit
+	}{
+		"lock":          {take: locks},
+		"units":         {take: func(c *client) <-chan result { return c.acquire(bg, 2, 3, limited) }},
+		"downgraded":    {locks, func(w *world, _ *client, l *recipes.Lock) { require.NoError(w, l.Downgrade(bg)) }},
+		"a lost Delete": {locks, func(w *world, c *client, _ *recipes.Lock) { w.lose(c.session(), faults.OpDelete, false) }},
+		"an ended session": {locks, func(w *world, c *client, _ *recipes.Lock) {
+			time.AfterFunc(maxHold/2+soon, func() { w.store.Faults().Expire(c.session()) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var lost []recipes.LostInfo
+				a := w.client("a", recipes.WithTrace(&recipes.Trace{
+					Lost:     func(_ context.Context, i recipes.LostInfo) { lost = append(lost, i) },
+					Released: func(context.Context, recipes.ReleasedInfo) { w.Error("not released while held") },
+				}))
+				b := w.client("b")
+				l, began := w.won(c.take(a)), time.Now()
+				next := c.take(b)
+				until(began, maxHold/2)
+				if c.after != nil {
+					c.after(w, a, l)
+				}
+				until(began, maxHold)
+				w.overstayed(l.Err())
+				if name != "an ended session" {
+					until(began, takenAt-1)
+					w.waits(next)
+				}
+				until(began, takenAt+soon)
+				got := w.won(next)
+				require.Greater(w, got.Token(), l.Token())
+				w.overstayed(l.Unlock())
+				w.overstayed(l.Unlock())
+				require.NoError(w, got.Err(), "a late Unlock releases nothing of the next holder")
+				w.unlock(got)
+				require.Len(w, lost, 1)
+				w.overstayed(lost[0].Err)
+				assert.Equal(w, maxHold, lost[0].Held)
+			})
+		})
+	}
 }
 
 func TestUnlockEndsTheLimit(t *testing.T) {
@@ -94,23 +126,6 @@ func TestUnlockEndsTheLimit(t *testing.T) {
 		w.unlock(again)
 		until(began, 3*maxHold)
 		assert.Zero(w, losses)
-	})
-}
-
-func TestTheLostHookTellsTheLimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var all []recipes.LostInfo
-		c := w.client("a", recipes.WithTrace(&recipes.Trace{
-			Lost:     func(_ context.Context, i recipes.LostInfo) { all = append(all, i) },
-			Released: func(context.Context, recipes.ReleasedInfo) { w.Error("not released while held") },
-		}))
-		l, began := w.won(c.lock(bg, limited)), time.Now()
-		until(began, takenAt)
-		w.overstayed(l.Unlock())
-		synctest.Wait()
-		require.Len(w, all, 1)
-		w.overstayed(all[0].Err)
-		assert.Equal(w, maxHold, all[0].Held)
 	})
 }
 
@@ -132,119 +147,22 @@ func TestReentryDoesNotExtendTheLimit(t *testing.T) {
 	})
 }
 
-func TestADowngradeDoesNotExtendTheLimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l, began := w.won(w.client("a").lock(bg, limited)), time.Now()
-		until(began, maxHold/2)
-		require.NoError(w, l.Downgrade(bg))
-		until(began, maxHold)
-		w.overstayed(l.Err())
-		next := w.client("b").lock(bg)
-		w.waits(next)
-		until(began, takenAt)
-		w.unlock(w.won(next))
-		w.overstayed(l.Unlock())
-	})
-}
-
-func TestWithLockEndsAtTheLimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		began := time.Now()
-		err := w.client("a").RWMutex("q", limited).WithLock(bg, func(ctx context.Context, _ *recipes.Lock) error {
-			<-ctx.Done()
-			assert.Equal(w, maxHold, time.Since(began))
-			return context.Cause(ctx)
-		})
-		w.overstayed(err)
-		assert.Empty(w, w.names())
-	})
-}
-
-// After a holder hangs, the next one must get a greater token, so that the
-// protected resource can tell them apart and the
-// full time limit.
-func TestTheLimitOfOneGoroutineOfAClient(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a", limited)
-		l, began := w.won(c.lock(bg)), time.Now()
-		next := c.lock(bg)
-		until(began, takenAt-1)
-		w.waits(next)
-		w.overstayed(l.Err())
-		until(began, takenAt)
-		got := w.won(next)
-		assert.Greater(w, got.Token(), l.Token())
-		w.overstayed(l.Unlock())
-		until(began, takenAt+maxHold-1)
-		require.NoError(w, got.Err())
-		w.unlock(got)
-		require.NoError(w, c.Close())
-	})
-}
-
-// If the holder of units exceeds the limit, a waiter must get them.
-func TestUnitsHaveALimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		l, began := w.won(w.client("a").acquire(bg, 2, 3, limited)), time.Now()
-		next := w.client("b").acquire(bg, 2, 3)
-		until(began, takenAt-1)
-		w.overstayed(l.Err())
-		w.waits(next)
-		until(began, takenAt)
-		w.unlock(w.won(next))
-		w.overstayed(l.Unlock())
-	})
-}
-
-// If the session ends before the limit is reached, the lock was lost because of
-// the session, so errors must not match ErrMaxHold.
+// If the lock is lost before the limit is reached, errors must not match
+// ErrMaxHold.
 func TestAnEarlierLossIsTheOneReported(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l, began := w.won(c.lock(bg, limited)), time.Now()
-		w.store.Faults().Expire(c.session())
-		until(began, 2*maxHold)
-		require.ErrorIs(w, l.Err(), recipes.ErrLost)
-		require.NotErrorIs(w, l.Err(), recipes.ErrMaxHold)
-		require.NotErrorIs(w, l.Unlock(), recipes.ErrMaxHold)
-	})
-}
-
-func TestASessionThatEndsAfterTheLimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l, began := w.won(c.lock(bg, limited)), time.Now()
-		until(began, maxHold)
-		w.store.Faults().Expire(c.session())
-		until(began, 2*maxHold)
-		w.overstayed(l.Err())
-		w.overstayed(l.Unlock())
-		w.unlock(w.won(c.lock(bg)))
-	})
-}
-
-// If the request to delete the node of a holder that hangs is lost, it must be
-// retried, or the lock would stay taken.
-func TestTheReleaseOfAHolderThatHangsIsRepeated(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l, began := w.won(c.lock(bg, limited)), time.Now()
-		w.lose(c.session(), faults.OpDelete, false)
-		until(began, takenAt+soon)
-		assert.Empty(w, w.names())
-		w.overstayed(l.Unlock())
-	})
-}
-
-func TestCloseBeforeTheLimit(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		l, began := w.won(c.lock(bg, limited)), time.Now()
-		require.NoError(w, c.Close())
-		until(began, 2*maxHold)
-		require.ErrorIs(w, l.Err(), recipes.ErrClosed)
-		require.NotErrorIs(w, l.Unlock(), recipes.ErrMaxHold)
-	})
+	for how, lose := range losses {
+		inWorld(t, func(w *world) {
+			c := w.client("a")
+			l, began := w.won(c.lock(bg, limited)), time.Now()
+			time.Sleep(soon)
+			lose(w, c, "q")
+			until(began, 2*maxHold)
+			w.Log(how)
+			require.ErrorIs(w, l.Err(), recipes.ErrLost)
+			require.NotErrorIs(w, l.Err(), recipes.ErrMaxHold)
+			require.NotErrorIs(w, l.Unlock(), recipes.ErrMaxHold)
+		})
+	}
 }
 
 func TestNoLimit(t *testing.T) {

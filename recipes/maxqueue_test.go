@@ -2,35 +2,15 @@ package recipes_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-// requests counts the requests for the lock q, by kind.
-type requests struct {
-	mu     sync.Mutex
-	counts map[string]int // guarded by mu
-}
-
-func (r *requests) in(store driver.Connector) driver.Connector {
-	r.counts = make(map[string]int)
-	return faults.New(store, func(_ context.Context, req faults.Request) faults.Fault {
-		if req.Queue == "q" && req.Stage == faults.StageRequest {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.counts[req.Op.String()]++
-		}
-		return faults.Fault{}
-	})
-}
 
 func TestAFullQueueRefusesAContender(t *testing.T) {
 	for _, driver := range []string{"tells what is ahead", "returns the place only"} {
@@ -98,24 +78,16 @@ func TestAContenderThatRejoinsIsNotRefused(t *testing.T) {
 
 func TestTheLimitOfAQueueCostsNoRequest(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var free, held requests
-		c := w.clientOf(free.in(w.store), "a", recipes.WithMaxQueue(1))
-		l := w.won(c.lock(bg))
-		other := w.clientOf(held.in(w.store), "b", recipes.WithMaxQueue(1))
-		require.ErrorIs(w, w.failed(other.lock(bg)), recipes.ErrQueueFull)
+		limit := recipes.WithMaxQueue(1)
+		a, b, c := w.client("a"), w.client("b"), w.clientOf(w.placeOnly(), "c")
+		before := w.store.Stats()
+		l := w.won(a.lock(bg, limit))
+		require.ErrorIs(w, w.failed(b.lock(bg, limit)), recipes.ErrQueueFull)
+		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 2, faults.OpDelete: 1}, w.spent(before))
+		before = w.store.Stats()
+		waiting := c.lock(bg, recipes.WithMaxQueue(2))
+		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpList: 1, faults.OpWatch: 1}, w.spent(before), "one list for limit and wait")
 		w.unlock(l)
-		want := map[string]int{"create": 1, "delete": 1}
-		assert.Equal(w, want, free.counts)
-		assert.Equal(w, want, held.counts)
-	})
-	inWorld(t, func(w *world) {
-		holder := w.won(w.client("h").lock(bg))
-		var listed requests
-		c := w.clientOf(listed.in(w.placeOnly()), "a", recipes.WithMaxQueue(2))
-		waiting := c.lock(bg)
-		w.waits(waiting)
-		assert.Equal(w, map[string]int{"create": 1, "list": 1, "watch": 1}, listed.counts, "one list for limit and wait")
-		w.unlock(holder)
 		w.unlock(w.won(waiting))
 	})
 }

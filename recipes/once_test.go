@@ -75,30 +75,9 @@ func TestOnceRunsOncePerTick(t *testing.T) {
 	})
 }
 
-// patient returns a store with a long session timeout, so that clients send few
-// heartbeats in tests that simulate days.
+// patient returns a store with a long session timeout. Its clients send few
+// heartbeats, and lost sessions stay until their client ends them.
 func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
-
-func TestOnceRunsOncePerTickThoughClocksDiffer(t *testing.T) {
-	inWorldOf(t, patient, func(w *world) {
-		j := &job{world: w, takes: time.Second}
-		start := time.Now().Truncate(time.Hour).Add(time.Hour)
-		var all sync.WaitGroup
-		for _, ahead := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
-			c := w.client(fmt.Sprintf("ahead%v", ahead))
-			clock := func() time.Time { return time.Now().Add(ahead) }
-			all.Go(func() {
-				for i := range 24 {
-					tick := start.Add(time.Duration(i) * time.Hour)
-					time.Sleep(tick.Sub(clock()))
-					w.once(c, clock().Truncate(time.Hour), j.run)
-				}
-			})
-		}
-		all.Wait()
-		require.EqualValues(w, 24, j.runs.Load())
-	})
-}
 
 // steps lists the requests that Once makes, in order. The job itself, job0,
 // runs between two of them.
@@ -172,35 +151,38 @@ func boolToInt(b bool) int {
 }
 
 func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
-	for name, f := range map[string]func(ctx context.Context, l *recipes.Lock) error{
-		"error":  func(context.Context, *recipes.Lock) error { return errJob },
-		"panic":  func(context.Context, *recipes.Lock) error { panic(errJob) },
-		"goexit": func(context.Context, *recipes.Lock) error { runtime.Goexit(); return nil },
-		"unlock": func(ctx context.Context, l *recipes.Lock) error { return l.Unlock() },
-		"shared": func(ctx context.Context, l *recipes.Lock) error { return l.Downgrade(ctx) },
-		"lost": func(ctx context.Context, l *recipes.Lock) error {
-			assert.NotZero(t, l.Token())
-			lost(ctx)
-			<-l.Lost()
-			return nil
-		},
+	for name, want := range map[string]error{
+		"error": errJob, "panic": nil, "goexit": nil, "unlock": recipes.ErrNotHeld, "shared": recipes.ErrNotRecorded, "lost": recipes.ErrLost,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, d := w.client("a"), w.client("b")
-				tick := time.Now()
-				lostIn.Store(w, c)
-				defer lostIn.Delete(w)
-				done := make(chan struct{})
+				tick, done := time.Now(), make(chan struct{})
 				go func() {
 					defer close(done)
 					defer func() { recover() }()
-					ran, err := c.RWMutex("q").Once(context.WithValue(bg, worldKey{}, w), tick, f)
+					ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context, l *recipes.Lock) error {
+						switch name {
+						case "error":
+							return errJob
+						case "panic":
+							panic(errJob)
+						case "goexit":
+							runtime.Goexit()
+						case "unlock":
+							return l.Unlock()
+						case "shared":
+							return l.Downgrade(ctx)
+						}
+						assert.NotZero(w, l.Token())
+						w.store.Faults().Expire(c.session())
+						<-l.Lost()
+						return nil
+					})
 					assert.True(w, ran)
+					assert.ErrorIs(w, err, want)
 					assert.NotErrorIs(w, err, recipes.ErrNotRun)
 					assert.Equal(w, name != "error", errors.Is(err, recipes.ErrNotRecorded), "%v", err)
-					assert.Equal(w, name == "lost", errors.Is(err, recipes.ErrLost), "%v", err)
-					assert.Equal(w, name == "unlock", errors.Is(err, recipes.ErrNotHeld), "%v", err)
 				}()
 				<-done
 				require.True(w, w.once(d, tick, nothing))
@@ -208,17 +190,6 @@ func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
 			})
 		})
 	}
-}
-
-type worldKey struct{}
-
-var lostIn sync.Map // client by world
-
-// lost ends the session of the client that runs a job.
-func lost(ctx context.Context) {
-	w := ctx.Value(worldKey{}).(*world)
-	c, _ := lostIn.Load(w)
-	w.store.Faults().Expire(c.(*client).session())
 }
 
 func TestOnceRecordsARunWhoseContextHasEnded(t *testing.T) {
@@ -241,7 +212,7 @@ func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
 		require.ErrorContains(w, err, "1m0s ahead of the store's clock")
 		require.True(w, w.once(c, time.Now().Add(time.Minute), nothing))
 
-		untold := w.clientOf(timeless{w.store}, "b")
+		untold := w.clientOf(wrapped(w.store, timeless), "b")
 		require.True(w, w.once(untold, time.Now().Add(24*time.Hour), nothing), "a store that does not tell its time")
 	})
 }
@@ -282,16 +253,10 @@ func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	})
 }
 
-// timeless is a connector of a store that does not report its time.
-type timeless struct{ driver.Connector }
+func same(s driver.Session) driver.Session { return s }
 
-func (c timeless) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return timelessSession{s, driver.Inspect(s)}, nil
-}
+// timeless makes sessions of a store that does not report its time.
+func timeless(s driver.Session) driver.Session { return timelessSession{s, driver.Inspect(s)} }
 
 type timelessSession struct {
 	driver.Session
@@ -311,38 +276,18 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		held := w.won(c.lock(bg))
 		require.NoError(w, held.SetValue(bg, []byte("a checkpoint")))
 		w.unlock(held)
-		shut := w.client("b")
-		require.NoError(w, shut.Close())
-		var none context.Context
 		for text, call := range map[string]func() (bool, error){
-			"zero time":               func() (bool, error) { return c.RWMutex("p").Once(bg, time.Time{}, nothing) },
-			"nil function":            func() (bool, error) { return m.Once(bg, time.Now(), nil) },
-			"nil context":             func() (bool, error) { return m.Once(none, time.Now(), nothing) },
-			"client closed":           func() (bool, error) { return shut.RWMutex("q").Once(bg, time.Now(), nothing) },
-			"bad name":                func() (bool, error) { return c.RWMutex("/").Once(bg, time.Now(), nothing) },
-			"not the time of a run":   func() (bool, error) { return m.Once(bg, time.Now(), nothing) },
-			"0s is not positive":      func() (bool, error) { return c.RWMutex("p").OncePer(bg, 0, nothing) },
-			"timed out":               func() (bool, error) { return timedOut(w, c) },
-			"cannot become exclusive": func() (bool, error) { return upgraded(w, c) },
+			"zero time":             func() (bool, error) { return c.RWMutex("p").Once(bg, time.Time{}, nothing) },
+			"nil function":          func() (bool, error) { return m.Once(bg, time.Now(), nil) },
+			"not the time of a run": func() (bool, error) { return m.Once(bg, time.Now(), nothing) },
+			"0s is not positive":    func() (bool, error) { return c.RWMutex("p").OncePer(bg, 0, nothing) },
 		} {
 			ran, err := call()
 			require.False(w, ran, text)
-			require.ErrorIs(w, err, recipes.ErrNotRun, text)
+			w.matches(err, recipes.ErrNotRun)
 			require.ErrorContains(w, err, text)
 		}
 	})
-}
-
-func timedOut(w *world, c *client) (bool, error) {
-	held := w.won(c.lock(bg))
-	defer w.unlock(held)
-	return c.RWMutex("q", recipes.WithTimeout(time.Second)).Once(bg, time.Now(), nothing)
-}
-
-func upgraded(w *world, c *client) (bool, error) {
-	held := w.won(c.rlock(bg))
-	defer w.unlock(held)
-	return c.RWMutex("q").Once(held.Context(bg), time.Now(), nothing)
 }
 
 func TestOnceCostsTwoRequests(t *testing.T) {
@@ -444,37 +389,32 @@ func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 	})
 }
 
-func TestOncePerRunsAfterALongPauseAndAfterAFailure(t *testing.T) {
-	inWorldOf(t, patient, func(w *world) {
-		m := w.client("a").RWMutex("q")
-		per := func(f func(context.Context, *recipes.Lock) error) (bool, error) { return m.OncePer(bg, time.Hour, f) }
-		ran, err := per(func(context.Context, *recipes.Lock) error { return errJob })
-		require.True(w, ran)
-		require.ErrorIs(w, err, errJob)
-		for _, pause := range []time.Duration{0, 59 * time.Minute, 90 * time.Minute, 58 * time.Minute} {
-			time.Sleep(pause)
-			ran, err = per(nothing)
-			require.NoError(w, err)
-			require.True(w, ran, pause)
-			ran, err = per(nothing)
-			require.NoError(w, err)
-			require.False(w, ran, pause)
-		}
-	})
-}
-
-// A daily job must run every day, although daylight saving time makes one day
-// 23 hours long and another one 25.
-func TestOncePerLeavesOutNoDay(t *testing.T) {
-	inWorldOf(t, patient, func(w *world) {
-		c := w.client("a")
-		for _, day := range []time.Duration{24, 23, 24, 25, 24} {
-			ran, err := c.RWMutex("q").OncePer(bg, 20*time.Hour, nothing)
-			require.NoError(w, err)
-			require.True(w, ran)
-			time.Sleep(day * time.Hour)
-		}
-	})
+func TestOncePerRunsOnceInEachPeriod(t *testing.T) {
+	const h = time.Hour
+	for name, c := range map[string]struct {
+		store  func(driver.Session) driver.Session
+		period time.Duration
+		pauses []time.Duration // before each call
+		ran    string
+	}{
+		"pauses":               {same, h, []time.Duration{0, 0, h - time.Minute, 0, h * 3 / 2, 0, h - 2*time.Minute, 0}, "+-+-+-+-"},
+		"by the machine's own": {timeless, h, []time.Duration{0, 0, h, 0}, "+-+-"},
+		"daylight saving time": {same, 20 * h, []time.Duration{0, 24 * h, 23 * h, 24 * h, 25 * h, 24 * h}, "++++++"},
+	} {
+		inWorldOf(t, patient, func(w *world) {
+			m, ran := w.clientOf(wrapped(w.store, c.store), "a").RWMutex("q"), ""
+			did, err := m.OncePer(bg, c.period, func(context.Context, *recipes.Lock) error { return errJob })
+			require.True(w, did)
+			require.ErrorIs(w, err, errJob)
+			for _, pause := range c.pauses {
+				time.Sleep(pause)
+				did, err := m.OncePer(bg, c.period, nothing)
+				require.NoError(w, err)
+				ran += map[bool]string{true: "+", false: "-"}[did]
+			}
+			assert.Equal(w, c.ran, ran, name)
+		})
+	}
 }
 
 // Both machines call OncePer at the same time. The second one waits for longer
@@ -555,21 +495,6 @@ func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
 		require.True(w, ran)
 		w.unlock(held)
 		<-done
-	})
-}
-
-func TestOncePerByTheMachinesClockIfTheStoreTellsNone(t *testing.T) {
-	inWorldOf(t, patient, func(w *world) {
-		m := w.clientOf(timeless{w.store}, "a").RWMutex("q")
-		for _, want := range []bool{true, false} {
-			ran, err := m.OncePer(bg, time.Hour, nothing)
-			require.NoError(w, err)
-			require.Equal(w, want, ran)
-		}
-		time.Sleep(time.Hour)
-		ran, err := m.OncePer(bg, time.Hour, nothing)
-		require.NoError(w, err)
-		require.True(w, ran)
 	})
 }
 

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -79,11 +76,6 @@ func TestATimeoutDuringALaterRequestTellsOfTheOutage(t *testing.T) {
 	}
 }
 
-var lists = map[string]func(ctx context.Context, c *recipes.Client) error{
-	"Ping":  func(ctx context.Context, c *recipes.Client) error { return c.Ping(ctx) },
-	"Queue": func(ctx context.Context, c *recipes.Client) error { _, err := c.RWMutex("q").Queue(ctx); return err },
-}
-
 func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
 	inWorld(t, func(w *world) {
 		giveUp := recipes.WithBackOff(func() recipes.BackOff { return countingBackOff{-1, new(int)} })
@@ -92,52 +84,36 @@ func TestACallThatGivesUpWithoutASessionMatchesErrUnavailable(t *testing.T) {
 	})
 }
 
-// deadAddress is a connector whose Connect times out after five seconds.
-type deadAddress struct{ dials atomic.Int64 }
-
-func (c *deadAddress) Connect(ctx context.Context) (driver.Session, error) {
-	c.dials.Add(1)
-	select {
-	case <-time.After(5 * time.Second):
-		return nil, driver.ErrUnavailable
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-type markedAddress struct{}
-
-func (markedAddress) Connect(ctx context.Context) (driver.Session, error) {
-	<-ctx.Done()
-	return nil, fmt.Errorf("markedAddress: connect: %w: %w", driver.ErrUnavailable, ctx.Err())
-}
-
 func TestAnErrorOfConnectSaysOnceThatTheStoreIsUnavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := recipes.NewClient(markedAddress{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	inWorld(t, func(w *world) {
+		c := w.connecting(connectorFunc(func(ctx context.Context) (driver.Session, error) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("connect: %w: %w", driver.ErrUnavailable, ctx.Err())
+		}))
+		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		err := s.Ping(ctx)
-		require.ErrorIs(t, err, driver.ErrUnavailable)
-		assert.Equal(t, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err.Error())
-		require.NoError(t, s.Close())
+		err := c.Ping(ctx)
+		require.ErrorIs(w, err, driver.ErrUnavailable)
+		assert.Equal(w, 1, strings.Count(err.Error(), driver.ErrUnavailable.Error()), err.Error())
 	})
 }
 
 func TestTryLockEndsWithTheFirstAttemptToConnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, try := range []func(*recipes.RWMutex, context.Context) (*recipes.Lock, error){(*recipes.RWMutex).TryLock, (*recipes.RWMutex).TryRLock} {
-			var c deadAddress
-			s := recipes.NewClient(&c)
+	for _, name := range []string{"TryLock", "TryRLock"} {
+		inWorld(t, func(w *world) {
+			dials := 0
+			c := w.connecting(connectorFunc(func(context.Context) (driver.Session, error) {
+				dials++
+				time.Sleep(5 * time.Second)
+				return nil, driver.ErrUnavailable
+			}))
 			began := time.Now()
-			_, err := try(s.RWMutex("q"), t.Context())
-			require.ErrorIs(t, err, driver.ErrUnavailable)
-			require.NotErrorIs(t, err, recipes.ErrTimeout)
-			assert.Equal(t, 5*time.Second, time.Since(began))
-			assert.EqualValues(t, 1, c.dials.Load())
-			require.NoError(t, s.Close())
-		}
-	})
+			_, err := c.trying()[name](bg)
+			w.matches(err, driver.ErrUnavailable)
+			assert.Equal(w, 5*time.Second, time.Since(began))
+			assert.Equal(w, 1, dials)
+		})
+	}
 }
 
 func TestTryLockAsksOnceForEachStep(t *testing.T) {
@@ -209,62 +185,19 @@ func (w *world) failedIn(d time.Duration, c <-chan result) error {
 	return w.failed(c)
 }
 
-// asked is a connector that records when its sessions call List and Watch.
-type asked struct {
-	driver.Connector
-	mu sync.Mutex
-	at []time.Time
-}
-
-func (c *asked) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return askedSession{s, c}, err
-}
-
-func (c *asked) note() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = append(c.at, time.Now())
-}
-
-type askedSession struct {
-	driver.Session
-	by *asked
-}
-
-func (s askedSession) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	s.by.note()
-	return s.Session.List(ctx, queue)
-}
-
-// Create returns only the place, so that the waiter must list the queue and set
-// a watch.
-func (s askedSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Predecessor = nil
-	j, err := s.Session.Create(ctx, queue, n)
-	return driver.Joined{Place: j.Place}, err
-}
-
-func (s askedSession) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	s.by.note()
-	return s.Session.Watch(ctx, queue, p, ahead...)
-}
-
 func TestATimeoutAsksNothingOfTheStoreAfterTheDeadline(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))
-		store := &asked{Connector: w.store}
-		c := w.clientOf(store, "a")
 		began := time.Now()
+		c := w.clientOf(faults.New(w.placeOnly(), func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpList || r.Op == faults.OpWatch {
+				assert.Less(w, time.Since(began), time.Second)
+			}
+			return f
+		}), "a")
 		_, err := c.RWMutex("q", recipes.WithTimeout(time.Second)).Lock(bg)
 		require.ErrorContains(w, err, "held by h-W-0000000000, 1 ahead")
 		time.Sleep(time.Minute)
-		store.mu.Lock()
-		defer store.mu.Unlock()
-		require.NotEmpty(w, store.at)
-		for _, at := range store.at {
-			assert.Less(w, at.Sub(began), time.Second)
-		}
 		w.unlock(held)
 	})
 }

@@ -126,7 +126,7 @@ func TestAModeIsText(t *testing.T) {
 
 func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, other := w.client("web/1"), w.client("b")
+		c, other := w.client("web/1", recipes.WithData([]byte("order 42"))), w.client("b")
 		asked := time.Now()
 		held := w.won(c.lock(bg))
 		time.Sleep(2 * time.Second)
@@ -137,6 +137,13 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 		require.NoError(w, err)
 		require.Len(w, queue, 2)
 		assert.Equal(w, "web%2F1", queue[0].Host)
+		assert.Equal(w, held.Node(), queue[0].Node)
+		assert.Equal(w, held.Token(), queue[0].Token)
+		assert.Equal(w, []bool{true, false}, []bool{queue[0].Holds, queue[1].Holds})
+		assert.Equal(w, "order 42", queue[0].Record.Data)
+		assert.True(w, asked.Equal(queue[0].Record.Since))
+		assert.NotEqual(w, queue[0].Record.ID, queue[1].Record.ID)
+		assert.NotEmpty(w, queue[0].Owner)
 		assert.Equal(w, recipes.Exclusive, queue[0].Mode)
 		assert.True(w, asked.Equal(queue[0].Created))
 		assert.True(w, asked.Equal(queue[0].HeldSince))

@@ -1,13 +1,12 @@
 package recipes_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,56 +19,32 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting makes sessions whose Delete fails with err in queues below
-// "refused".
-type undeleting struct {
-	driver.Connector
-	err error
-
-	mu    sync.Mutex
-	asked int // number of refused Deletes
-}
-
-func (c *undeleting) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.Connector.Connect(ctx)
-	return undeletingSession{s, c}, err
-}
-
-func (c *undeleting) refusals() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.asked
-}
-
-type undeletingSession struct {
-	driver.Session
-	by *undeleting
-}
-
-func (s undeletingSession) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
-	if !strings.HasPrefix(queue, "refused/") {
-		return s.Session.Delete(ctx, queue, p, why)
-	}
-	s.by.mu.Lock()
-	defer s.by.mu.Unlock()
-	s.by.asked++
-	return fmt.Errorf("delete %s: %w", p.Name, s.by.err)
+// undeleting returns a connector whose sessions lose each Delete in queues below
+// "refused", with the error why. It counts them in asked.
+func (w *world) undeleting(why error, asked *atomic.Int64) driver.Connector {
+	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+		if r.Op != faults.OpDelete || r.Stage != faults.StageRequest || !strings.HasPrefix(r.Queue, "refused/") {
+			return faults.Fault{}
+		}
+		asked.Add(1)
+		return faults.Fault{Lose: true, Err: why}
+	})
 }
 
 // refuse returns a client that has taken and unlocked n locks, whose nodes stay
-// because every Delete fails with the error why.
-func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *undeleting) {
+// because every Delete fails with the error why, and the number of these
+// Deletes.
+func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *atomic.Int64) {
 	w.Helper()
-	store := &undeleting{Connector: w.store, err: why}
-	c := w.clientOf(store, "a", opts...)
+	asked := new(atomic.Int64)
+	c := w.clientOf(w.undeleting(why, asked), "a", opts...)
 	var all sync.WaitGroup
 	for i := range n {
-		l, err := c.RWMutex(fmt.Sprintf("refused/%d", i)).Lock(bg)
-		require.NoError(w, err)
+		l := w.granted(c.RWMutex(fmt.Sprintf("refused/%d", i)).Lock(bg))
 		all.Go(func() { assert.ErrorIs(w, l.Unlock(), why) })
 	}
 	all.Wait()
-	return c, store
+	return c, asked
 }
 
 var refusals = map[string]error{"for good": fs.ErrPermission, "for now": driver.ErrUnavailable}
@@ -80,7 +55,7 @@ func TestRefusedRemovalsDoNotHoldUpAnother(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c, _ := w.refuse(why, 100)
 				l := w.won(c.lock(bg))
-				w.store.Faults().LoseRequest(c.session().(undeletingSession).Session, faults.OpDelete)
+				w.store.Faults().LoseRequest(c.session(), faults.OpDelete)
 				began := time.Now()
 				require.NoError(w, l.Unlock())
 				assert.Zero(w, time.Since(began))
@@ -90,36 +65,33 @@ func TestRefusedRemovalsDoNotHoldUpAnother(t *testing.T) {
 	}
 }
 
-func TestARemovalThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
-	inWorld(t, func(w *world) {
-		const n = 10
-		_, store := w.refuse(fs.ErrPermission, n)
-		time.Sleep(time.Hour)
-		assert.Equal(w, n, store.refusals())
-	})
-}
-
-func TestARemovalThatIsRefusedForNowIsRepeatedAtItsOwnPace(t *testing.T) {
-	inWorld(t, func(w *world) {
-		const n = 10
-		_, store := w.refuse(driver.ErrUnavailable, n)
-		before := store.refusals()
-		time.Sleep(time.Hour)
-		each := (store.refusals() - before) / n
-		assert.Greater(w, each, 1000, "the back-off pauses for at most 2 s and a half of that")
-		assert.Less(w, each, 3600)
-	})
+func TestOnlyARemovalThatIsRefusedForNowIsRepeated(t *testing.T) {
+	for name, why := range refusals {
+		inWorld(t, func(w *world) {
+			const n = 10
+			_, asked := w.refuse(why, n)
+			before := asked.Load()
+			time.Sleep(time.Hour)
+			switch each := (asked.Load() - before) / n; name {
+			case "for good":
+				assert.EqualValues(w, n, before)
+				assert.Zero(w, each)
+			case "for now":
+				assert.Greater(w, each, int64(1000), "the back-off pauses for at most 2 s and a half of that")
+				assert.Less(w, each, int64(3600))
+			}
+		})
+	}
 }
 
 func TestUnlockReportsAMissingPermissionAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var released []recipes.ReleasedInfo
-		c := w.clientOf(&undeleting{Connector: w.store, err: fs.ErrPermission}, "a",
+		c := w.clientOf(w.undeleting(fs.ErrPermission, new(atomic.Int64)), "a",
 			recipes.WithTrace(&recipes.Trace{Released: func(_ context.Context, i recipes.ReleasedInfo) { released = append(released, i) }}))
-		l, err := c.RWMutex("refused/q").Lock(bg)
-		require.NoError(w, err)
+		l := w.granted(c.RWMutex("refused/q").Lock(bg))
 		began := time.Now()
-		err = l.Unlock()
+		err := l.Unlock()
 		assert.Zero(w, time.Since(began))
 		require.ErrorIs(w, err, fs.ErrPermission)
 		require.NotErrorIs(w, err, driver.ErrUnavailable)
@@ -140,17 +112,16 @@ func TestUnlockReportsAMissingPermissionAtOnce(t *testing.T) {
 
 func TestAWaitersNodeThatMayNotBeRemovedIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var log bytes.Buffer
+		var log safeBuffer
+		var asked atomic.Int64
 		var reaped []recipes.ReapedInfo
-		store := &undeleting{Connector: w.store, err: fs.ErrPermission}
-		c := w.clientOf(store, "a", recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+		c := w.clientOf(w.undeleting(fs.ErrPermission, &asked), "a", logTo(&log),
 			recipes.WithTrace(&recipes.Trace{Reaped: func(_ context.Context, i recipes.ReapedInfo) { reaped = append(reaped, i) }}))
-		held, err := w.client("h").RWMutex("refused/q").Lock(bg)
-		require.NoError(w, err)
-		_, err = c.RWMutex("refused/q", recipes.WithTimeout(time.Second)).Lock(bg)
+		held := w.granted(w.client("h").RWMutex("refused/q").Lock(bg))
+		_, err := c.RWMutex("refused/q", recipes.WithTimeout(time.Second)).Lock(bg)
 		require.ErrorIs(w, err, recipes.ErrTimeout)
 		synctest.Wait()
-		require.Equal(w, 1, store.refusals())
+		require.EqualValues(w, 1, asked.Load())
 		require.Len(w, reaped, 1)
 		require.ErrorIs(w, reaped[0].Err, fs.ErrPermission)
 		assert.Contains(w, log.String(), "a-W-0000000001")

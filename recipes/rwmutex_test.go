@@ -2,14 +2,13 @@ package recipes_test
 
 import (
 	"context"
-	"fmt"
+	"io/fs"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -56,19 +55,6 @@ func TestATimeoutNamesTheHolder(t *testing.T) {
 	})
 }
 
-func TestTheEarlierOfDeadlineAndTimeoutCounts(t *testing.T) {
-	inWorld(t, func(w *world) {
-		held := w.won(w.client("h").lock(bg))
-		q := w.client("me").RWMutex("q", recipes.WithTimeout(5*time.Second))
-		ctx, cancel := context.WithTimeout(bg, 2*time.Second)
-		defer cancel()
-		_, err := q.RLock(ctx)
-		require.ErrorIs(w, err, recipes.ErrTimeout)
-		assert.ErrorContains(w, err, "timed out after 2s: held by h-W-0000000000, 1 ahead")
-		w.unlock(held)
-	})
-}
-
 func TestForeignNodes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("me")
@@ -85,29 +71,6 @@ func TestForeignNodes(t *testing.T) {
 		w.unlock(w.won(writer))
 		w.unlock(w.won(reader))
 		w.store.Faults().RemoveQueue("q")
-	})
-}
-
-func TestQueueShowsHoldersAndWaiters(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a, b, c := w.client("a", recipes.WithData([]byte("order 42"))), w.client("b"), w.client("c")
-		l1 := w.won(a.rlock(bg))
-		l2 := w.won(b.rlock(bg))
-		waiting := c.lock(bg)
-		queue, err := a.RWMutex("q").Queue(bg)
-		require.NoError(w, err)
-		require.Len(w, queue, 3)
-		assert.Equal(w, "a-R-0000000000", queue[0].Node)
-		assert.Equal(w, recipes.Shared, queue[0].Mode)
-		assert.Equal(w, []bool{true, true, false}, []bool{queue[0].Holds, queue[1].Holds, queue[2].Holds})
-		assert.Equal(w, recipes.Exclusive, queue[2].Mode)
-		assert.Equal(w, "order 42", queue[0].Record.Data)
-		assert.Equal(w, l2.Token(), queue[1].Token)
-		assert.NotEmpty(w, queue[0].Owner)
-		assert.NotEqual(w, queue[0].Record.ID, queue[1].Record.ID)
-		assert.True(w, queue[0].Record.Since.Equal(time.Now()))
-		w.unlock(l1, l2)
-		w.unlock(w.won(waiting))
 	})
 }
 
@@ -132,29 +95,14 @@ func TestUnlockTwice(t *testing.T) {
 
 func TestErrorsOfTheStoreThatWillNotPassAreNotRetried(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var retries int
-		c := w.clientOf(refusing{w.store}, "a", recipes.WithTrace(&recipes.Trace{
-			Retrying: func(context.Context, recipes.RetryingInfo) { retries++ },
+		refusing := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			return faults.Fault{Lose: r.Op == faults.OpCreate, Err: fs.ErrPermission}
+		})
+		c := w.clientOf(refusing, "a", recipes.WithTrace(&recipes.Trace{
+			Retrying: func(context.Context, recipes.RetryingInfo) { w.Error("the call is retried") },
 		}))
-		_, err := c.RWMutex("q").Lock(bg)
-		require.ErrorIs(w, err, errRefused)
+		err := w.failed(c.lock(bg))
+		w.matches(err, fs.ErrPermission)
 		assert.ErrorContains(w, err, "dlock: q: ")
-		assert.Zero(w, retries)
 	})
-}
-
-var errRefused = fmt.Errorf("no permission")
-
-// refusing is a store in which clients may not create nodes.
-type refusing struct{ driver.Connector }
-
-func (r refusing) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := r.Connector.Connect(ctx)
-	return refusingSession{s}, err
-}
-
-type refusingSession struct{ driver.Session }
-
-func (refusingSession) Create(context.Context, string, driver.NodeSpec) (driver.Joined, error) {
-	return driver.Joined{}, errRefused
 }

@@ -262,8 +262,7 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 // client.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		store := behind{w.store}
-		c := w.clientOf(store, "a")
+		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")
 		l := w.won(c.acquire(bg, 1, 2))
 		synctest.Wait()
 		assert.Equal(w, "a-H1of2-0000000000", l.Node())
@@ -271,15 +270,8 @@ func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	})
 }
 
-// behind is a store whose Create claims that there is a later node.
-type behind struct{ driver.Connector }
-
+// behindSession claims in the result of Create that there is a later node.
 type behindSession struct{ driver.Session }
-
-func (b behind) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := b.Connector.Connect(ctx)
-	return behindSession{s}, err
-}
 
 func (s behindSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
 	j, err := s.Session.Create(ctx, queue, n)

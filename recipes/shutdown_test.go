@@ -36,6 +36,7 @@ func (w *world) open(done <-chan error) {
 func TestShutdownWaitsForTheHolders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
+		require.EqualError(w, c.Shutdown(nil), "dlock: shutdown: nil context") //nolint:staticcheck // the mistake is the nil context
 		l := w.won(c.lock(bg))
 		done := c.shutdown(bg)
 
@@ -62,8 +63,7 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				c := w.client("a", opts...)
-				theirs, err := w.client("b").RWMutex("theirs").Lock(bg)
-				require.NoError(w, err)
+				theirs := w.granted(w.client("b").RWMutex("theirs").Lock(bg))
 				l := w.won(c.lock(bg))
 				waiters := []<-chan result{c.lock(bg), c.rlock(bg), going(func() (*recipes.Lock, error) { return c.RWMutex("theirs", opts...).Lock(bg) })}
 				done := c.shutdown(bg)
@@ -83,39 +83,32 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 // Shutdown itself must end calls that wait for the store. A lock stays held,
 // since Shutdown would otherwise close the client, which also ends them.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
-	t.Run("connecting", func(t *testing.T) {
-		inWorld(t, func(w *world) {
-			c := w.client("a")
-			l := w.won(c.lock(bg))
-			up := w.store.Faults().Down()
-			<-l.Lost()
-			call := c.lock(bg)
-			w.waits(call)
-			done := c.shutdown(bg)
-			require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
-			w.open(done)
-			up()
-			require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-			require.NoError(w, <-done)
-		})
-	})
-	t.Run("retrying", func(t *testing.T) {
-		inWorld(t, func(w *world) {
-			loses := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
-				return faults.Fault{Lose: r.Op == faults.OpCreate && r.Stage == faults.StageRequest && r.Queue == "q"}
+	for name, disturb := range map[string]func(w *world, c *client) (heal func()){
+		"connecting": func(w *world, c *client) func() {
+			w.store.Faults().Expire(c.session())
+			return w.store.Faults().Down()
+		},
+		"retrying": func(w *world, c *client) func() {
+			w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
+			return func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client("a", recipes.WithBackOff(func() recipes.BackOff { return daily{} }))
+				l := w.won(c.lock(bg))
+				heal := disturb(w, c)
+				call := going(func() (*recipes.Lock, error) { return c.RWMutex("other").Lock(bg) })
+				w.waits(call)
+				done := c.shutdown(bg)
+				require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
+				w.open(done)
+				heal()
+				_ = l.Unlock()
+				require.NoError(w, <-done)
 			})
-			c := w.clientOf(loses, "a")
-			l, err := c.RWMutex("other").Lock(bg)
-			require.NoError(w, err)
-			call := c.lock(bg)
-			w.waits(call) // call pauses between retries
-			done := c.shutdown(bg)
-			require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
-			w.open(done)
-			w.unlock(l)
-			require.NoError(w, <-done)
 		})
-	})
+	}
 }
 
 func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
@@ -128,8 +121,7 @@ func TestShutdownBeforeTheGrantRefusesIt(t *testing.T) {
 				time.Sleep(time.Nanosecond) // until Shutdown has begun
 			}
 		}}))
-		l, err := c.RWMutex("other").Lock(bg)
-		require.NoError(w, err)
+		l := w.granted(c.RWMutex("other").Lock(bg))
 		call := c.lock(bg)
 		time.Sleep(soon)
 		require.ErrorIs(w, w.failed(call), recipes.ErrClosed)
@@ -209,15 +201,6 @@ func TestALostLockCountsUntilItsUnlock(t *testing.T) {
 		w.open(done)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
 		require.NoError(w, <-done)
-	})
-}
-
-func TestShutdownWithoutAContext(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		//lint:ignore SA1012 a mistake of the caller
-		require.EqualError(w, c.Shutdown(nil), "dlock: shutdown: nil context")
-		w.unlock(w.won(c.lock(bg)))
 	})
 }
 

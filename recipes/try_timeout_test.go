@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,52 +19,47 @@ func (c *client) trying(opts ...recipes.Option) map[string]func(context.Context)
 	return map[string]func(context.Context) (*recipes.Lock, error){"TryLock": m.TryLock, "TryRLock": m.TryRLock}
 }
 
-func TestTryLockDoesNotWaitForAHolderHoweverLongItsTimeout(t *testing.T) {
+func TestTryLockNeverWaitsForAHolderAndWritesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("holder").lock(bg))
-		began := time.Now()
-		for _, timeout := range []time.Duration{time.Hour, time.Millisecond} {
-			for name, try := range w.client("me").trying(recipes.WithTimeout(timeout)) {
-				l, err := try(bg)
-				require.Nil(w, l)
-				assert.ErrorIs(w, err, recipes.ErrLocked, "%s with a timeout of %v", name, timeout)
-				assert.NotErrorIs(w, err, recipes.ErrTimeout)
+		me, began := w.client("me"), time.Now()
+		for _, timeout := range []time.Duration{0, time.Hour, time.Millisecond} {
+			for name, try := range me.trying(recipes.WithTimeout(timeout)) {
+				before := w.store.Stats()
+				_, err := try(bg)
+				w.Log(name, timeout)
+				w.matches(err)
+				assert.ErrorIs(w, err, recipes.ErrLocked)
+				assert.ErrorContains(w, err, "q: locked by another contender")
+				assert.Equal(w, map[faults.Op]int64{faults.OpList: 1}, w.spent(before))
 			}
 		}
 		assert.Zero(w, time.Since(began), "the call has waited")
 		w.unlock(held)
+		reader := w.won(me.rlock(bg))
+		w.unlock(w.granted(me.RWMutex("q").TryRLock(bg)), reader)
 	})
 }
 
-func TestWithTimeoutLimitsTheRequestsOfTryLock(t *testing.T) {
+func TestTimeoutAndDeadlineLimitTheRequestsOfTryLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		me := w.client("me")
 		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
-			heal := w.store.Faults().CutOff(me.session())
-			began := time.Now()
-			_, err := try(bg)
-			assert.ErrorIs(w, err, recipes.ErrTimeout, name)
-			assert.ErrorIs(w, err, context.DeadlineExceeded, name)
-			assert.Equal(w, 3*time.Second, time.Since(began), name)
-			heal()
-			synctest.Wait()
-			assert.Empty(w, w.names(), "%s has left a node", name)
-		}
-	})
-}
-
-func TestTheEarlierOfTimeoutAndDeadlineLimitsTryLock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		me := w.client("me")
-		heal := w.store.Faults().CutOff(me.session())
-		defer heal()
-		for name, try := range me.trying(recipes.WithTimeout(3 * time.Second)) {
-			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
-			began := time.Now()
-			_, err := try(ctx)
-			assert.ErrorIs(w, err, recipes.ErrTimeout, name)
-			assert.Equal(w, 2*time.Second, time.Since(began), name)
-			cancel()
+			for _, deadline := range []time.Duration{2 * time.Second, time.Hour} {
+				heal := w.store.Faults().CutOff(me.session())
+				ctx, cancel := context.WithTimeout(bg, deadline)
+				began := time.Now()
+				_, err := try(ctx)
+				cancel()
+				w.matches(err, recipes.ErrTimeout, context.DeadlineExceeded, driver.ErrUnavailable)
+				assert.Equal(w, min(deadline, 3*time.Second), time.Since(began), name)
+				heal()
+				time.Sleep(soon)
+				assert.Empty(w, w.names(), "%s has left a node", name)
+			}
+			l := w.granted(try(bg))
+			time.Sleep(time.Minute)
+			w.unlock(l) // the limit is not for the hold
 		}
 	})
 }
@@ -74,59 +68,24 @@ func TestTryLockWithoutATimeoutWaitsForTheStore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		me := w.client("me")
 		for name, try := range me.trying() {
-			heal := w.store.Faults().CutOff(me.session())
-			time.AfterFunc(5*time.Second, heal)
+			time.AfterFunc(5*time.Second, w.store.Faults().CutOff(me.session()))
 			began := time.Now()
-			l, err := try(bg)
-			require.NoError(w, err, name)
+			w.unlock(w.granted(try(bg)))
 			assert.Equal(w, 5*time.Second, time.Since(began), name)
-			w.unlock(l)
 		}
 	})
-}
-
-func TestATimeoutDoesNotEndAHoldOfTryLock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		for name, try := range w.client("me").trying(recipes.WithTimeout(time.Second)) {
-			l, err := try(bg)
-			require.NoError(w, err, name)
-			time.Sleep(time.Minute)
-			assert.NoError(w, l.Err(), name)
-			w.unlock(l)
-		}
-	})
-}
-
-// beforeCreate calls f ahead of each Create.
-type beforeCreate struct {
-	driver.Connector
-	f func()
-}
-
-func (b beforeCreate) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := b.Connector.Connect(ctx)
-	return beforeCreateSession{s, b.f}, err
-}
-
-type beforeCreateSession struct {
-	driver.Session
-	f func()
-}
-
-func (s beforeCreateSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	s.f()
-	return s.Session.Create(ctx, queue, n)
 }
 
 func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := w.client("a")
 		var held *recipes.Lock
-		c := w.clientOf(beforeCreate{w.store, func() {
-			l, err := other.RWMutex("q").Lock(bg)
-			assert.NoError(w, err)
-			held = l
-		}}, "b")
+		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) (f faults.Fault) {
+			if r.Op == faults.OpCreate && r.Stage == faults.StageRequest {
+				held, _ = other.RWMutex("q").Lock(bg)
+			}
+			return f
+		}), "b")
 		err := w.failed(going(func() (*recipes.Lock, error) { return c.RWMutex("q").TryLock(bg) }))
 		require.ErrorIs(w, err, recipes.ErrLocked)
 		w.unlock(held)
@@ -168,29 +127,4 @@ func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTheNodeOfATryLockThatFailedKeepsTheNextOneOut(t *testing.T) {
-	inWorld(t, func(w *world) {
-		holder, next := w.client("a"), w.client("c")
-		var held *recipes.Lock
-		slow := faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
-			if r.Op == faults.OpDelete && r.Stage == faults.StageRequest {
-				return faults.Fault{Delay: soon}
-			}
-			return faults.Fault{}
-		})
-		late := w.clientOf(beforeCreate{slow, func() {
-			l, err := holder.RWMutex("q").Lock(bg)
-			assert.NoError(w, err)
-			held = l
-		}}, "b")
-		_, err := late.RWMutex("q").TryLock(bg)
-		require.ErrorIs(w, err, recipes.ErrLocked)
-		w.unlock(held)
-		_, err = next.RWMutex("q").TryLock(bg)
-		require.ErrorIs(w, err, recipes.ErrLocked, "the node of b is still in the queue")
-		time.Sleep(soon)
-		w.unlock(w.won(going(func() (*recipes.Lock, error) { return next.RWMutex("q").TryLock(bg) })))
-	})
 }

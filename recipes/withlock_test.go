@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,8 +88,7 @@ func TestAnUnlockThatDowngradesAndIsNotConfirmedIsNoTimeout(t *testing.T) {
 
 func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
-		refused, err := w.clientOf(&undeleting{Connector: w.store, err: fs.ErrPermission}, "a").RWMutex("refused/q").Lock(bg)
-		require.NoError(w, err)
+		refused := w.granted(w.clientOf(w.undeleting(fs.ErrPermission, new(atomic.Int64)), "a").RWMutex("refused/q").Lock(bg))
 		w.matches(refused.Unlock(), recipes.ErrUnlock, fs.ErrPermission)
 
 		c := w.client("b")
