@@ -55,19 +55,6 @@ func TestEveryLostClosesBeforeTheNodesGo(t *testing.T) {
 	})
 }
 
-func TestCloseHasOneErrorOnOneLine(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client("a")
-		heal := w.store.Faults().CutOff(c.session())
-		defer heal()
-		err := c.Close()
-		require.ErrorIs(w, err, driver.ErrUnavailable)
-		assert.NotContains(w, err.Error(), "\n")
-		assert.NotContains(w, err.Error(), "occurred")
-		time.Sleep(time.Minute)
-	})
-}
-
 func TestNilFromADriverIsAnError(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for says, connector := range map[string]driver.Connector{

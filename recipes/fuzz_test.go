@@ -26,6 +26,8 @@ func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
 		"README": 0, "web1-R-000000000000000000": 0, "web1-S2of5-0000000007": 7, "-H1of1000000-0000000000": 0, "a-R-\x000000000001": 1, "job-R-20240000000007": 7, "u__READ__0000000003": 3,
+		"a-W-0000000001-R-0000000007": 7, "other-X-0000000000": 0, "web1-r-0000000007": 7, "web1-R-99999999999": 99999999999, "web1-R-0000000007-0000000008": 8,
+		"web1-\x1b[31m-R-0000000000007": 7, "tmp-x": 7, "web1-R-": 7, "web1-R-7": 7, "0001__READ__0000000007": 7, "lock-0000000007": 7,
 	} {
 		f.Add(name, seq)
 	}
@@ -88,6 +90,9 @@ func FuzzRecordOfData(f *testing.F) {
 			return
 		}
 		require.Len(t, r.ID, 32)
+		require.NotEqual(t, r.ID, parseRecord(newRecord(since, recordTail(data))).ID)
+		require.NotZero(t, r.PID)
+		require.NotEmpty(t, r.Program)
 		require.True(t, since.Equal(r.Since))
 		require.Equal(t, string(data), r.Data+string(r.Bytes))
 		require.True(t, r.Data == "" || r.Bytes == nil)

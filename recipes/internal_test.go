@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -55,40 +54,6 @@ func wantFor(m Mode) *want {
 		return reader
 	}
 	return writer
-}
-
-func TestModeIsReadFromTheRight(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		seq  int64
-		want Mode
-	}{
-		{"web1-R-0000000007", 7, Shared},
-		{"web1-W-0000000007", 7, Exclusive},
-		{"a-R-0000000001-W-0000000007", 7, Exclusive},
-		{"a-W-0000000001-R-0000000007", 7, Shared},
-		{"other-X-0000000000", 0, Exclusive},
-		{"-0000000000", 0, Exclusive},
-		{"web1-r-0000000007", 7, Exclusive},
-		{"web1-R-99999999999", 99999999999, Shared},
-		{"web1-R-0000000007-0000000008", 8, Exclusive},
-		{"web1-R-000000000000000000", 0, Shared},
-		{"web1-\x1b[31m-R-0000000000007", 7, Shared},
-	} {
-		assert.Equal(t, c.want, wantOf(driver.Node{Name: c.name, Seq: c.seq}).mode(), c.name)
-	}
-}
-
-// Drivers may list nodes of other programs. Nodes of unknown kind must block
-// every contender.
-func TestAListedNodeThatIsNoReaderIsExclusive(t *testing.T) {
-	for _, name := range []string{
-		"README", "tmp-x", "web1-R-", "web1-R-7", // do not end with a dash and ten digits
-		"0001__READ__0000000007", "u__lock__0000000007", "lock-0000000007", // nodes of other lock libraries
-		"job-R-20240000000007", // prefix job-R-2024 of another program, and sequence 7
-	} {
-		assert.Equal(t, Exclusive, wantOf(driver.Node{Name: name, Seq: 7}).mode(), name)
-	}
 }
 
 // A queue is described in one pass: it must not cost a look at all nodes ahead of
@@ -155,28 +120,6 @@ func FuzzHostname(f *testing.F) {
 			require.Same(t, w, wantOf(driver.Node{Name: driver.FormatName(prefix, 7), Seq: 7}))
 		}
 	})
-}
-
-func TestRecordIsJSONThatPeopleCanRead(t *testing.T) {
-	now := time.Date(2026, 3, 4, 5, 6, 7, 890, time.FixedZone("x", 3600))
-	for _, data := range []string{"", `order "42"`, "\xff\x00binary"} {
-		b := newRecord(now, recordTail([]byte(data)))
-		require.True(t, json.Valid(b), "%s", b)
-		r := parseRecord(b)
-		assert.Len(t, r.ID, 32)
-		assert.NotZero(t, r.PID)
-		assert.NotEmpty(t, r.Program)
-		assert.True(t, now.Equal(r.Since))
-		assert.Equal(t, data, r.Data+string(r.Bytes))
-		assert.NotEqual(t, b, newRecord(now, recordTail([]byte(data))), "each record has an id of its own")
-	}
-}
-
-func FuzzRecord(f *testing.F) {
-	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
-	f.Add([]byte(`{"pid":"x"}`))
-	f.Add([]byte("\x1b[2J"))
-	f.Fuzz(func(t *testing.T, data []byte) { parseRecord(data) })
 }
 
 func TestOrdinals(t *testing.T) {

@@ -130,6 +130,7 @@ func TestCloseSaysThatNodesOfALostSessionMayStay(t *testing.T) {
 		require.ErrorIs(w, err, driver.ErrUnavailable)
 		require.ErrorContains(w, err, "nodes stay until")
 		require.ErrorContains(w, err, "1h0m0s")
+		assert.NotContains(w, err.Error(), "\n")
 		require.Equal(w, err, c.Close())
 		require.Equal(w, []string{l.Node()}, w.names())
 		heal()

@@ -5,17 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/dlock-go/dlock/driver"
 )
-
-func TestANodeIsKnownByNameAndEpoch(t *testing.T) {
-	n := driver.Node{Name: "h-W-0000000000", Epoch: 1}
-	assert.Equal(t, 0, Index([]driver.Node{n}, n))
-	again := n
-	again.Epoch = 2
-	assert.Equal(t, -1, Index([]driver.Node{again}, n))
-}
 
 func TestPollPausesAreSpread(t *testing.T) {
 	w := WaitPolicy{Kind: Poll, Interval: time.Second}
