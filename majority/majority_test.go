@@ -94,6 +94,26 @@ func mutex(clients ...*dlock.Client) *majority.Mutex {
 	return &majority.Mutex{Name: "q", Clients: clients}
 }
 
+func (w *stores) lock(m *majority.Mutex) *majority.Lock {
+	w.Helper()
+	l, err := m.Lock(bg)
+	require.NoError(w, err)
+	return l
+}
+
+// locking calls Lock on a goroutine, and returns once that call has returned or
+// is blocked.
+func (w *stores) locking(m *majority.Mutex) <-chan *majority.Lock {
+	granted := make(chan *majority.Lock, 1)
+	go func() {
+		l, err := m.Lock(bg)
+		assert.NoError(w, err)
+		granted <- l
+	}()
+	synctest.Wait()
+	return granted
+}
+
 // drop ends the host's session in a store without telling the host.
 func (w *stores) drop(host string, store int) {
 	if s, known := w.sessions.Load(fmt.Sprint(host, " ", store)); known {
@@ -110,16 +130,14 @@ func (w *stores) expire(store int) {
 func TestMajorityTakesAllStoresThatCanBeReached(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		m := w.majority("web1")
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		require.NoError(t, l.Err())
 		assert.Equal(t, []int64{1, 1, 1}, l.Tokens())
 		require.NoError(t, l.Unlock())
 		require.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
 		require.ErrorIs(t, l.Err(), dlock.ErrNotHeld)
 		assert.EqualValues(t, 6, w.requests.Load(), "a Create and a Delete in each store")
-		l, err = m.Lock(bg)
-		require.NoError(t, err)
+		l = w.lock(m)
 		require.NoError(t, l.Unlock())
 		assert.EqualValues(t, 6+6, w.requests.Load())
 	})
@@ -130,10 +148,9 @@ func TestMajorityWorksWithTwoOfFiveStoresAway(t *testing.T) {
 		defer w.all[0].Faults().Down()()
 		defer w.all[3].Faults().Down()()
 		m := w.majority("web1")
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		assert.Equal(t, []int64{0, 1, 1, 0, 1}, l.Tokens())
-		_, err = w.majority("web2").TryLock(bg)
+		_, err := w.majority("web2").TryLock(bg)
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, l.Unlock())
 	})
@@ -161,13 +178,12 @@ func TestMajorityWithThreeOfFiveStoresAwayIsUnavailable(t *testing.T) {
 func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		m := w.majority("web1")
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		ctx := l.Context(bg)
 		w.expire(0)
 		require.NoError(t, l.Err())
 		require.NoError(t, ctx.Err())
-		_, err = w.majority("web2").TryLock(bg)
+		_, err := w.majority("web2").TryLock(bg)
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, l.Unlock(), "it was held to the end")
 		require.Error(t, ctx.Err())
@@ -176,8 +192,7 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 
 func TestMajorityIsLostWithTheMajority(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		ctx := l.Context(bg)
 		w.expire(2)
 		w.expire(1)
@@ -192,8 +207,7 @@ func TestMajorityIsLostWithTheMajority(t *testing.T) {
 func TestALongHoldSurvivesThatStoresRestartOneAfterTheOther(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		up := w.all[2].Faults().Down()
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		ctx := l.Context(bg)
 		up()
 		awaitAll := func() {
@@ -213,7 +227,7 @@ func TestALongHoldSurvivesThatStoresRestartOneAfterTheOther(t *testing.T) {
 		}
 		require.NoError(t, ctx.Err())
 		assert.Equal(t, []int64{1, 1, 0}, l.Tokens(), "those of the grant")
-		_, err = w.majority("web2").TryLock(bg)
+		_, err := w.majority("web2").TryLock(bg)
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		w.expire(0)
 		require.NoError(t, l.Unlock(), "while it takes the lock again")
@@ -228,8 +242,7 @@ func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 		for i := 1; i < 5; i++ {
 			w.all[i] = memdriver.New(memdriver.WithSessionTimeout(time.Hour))
 		}
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		time.Sleep(soon) // until it watches its nodes
 		for i := range 3 {
 			s, _ := w.sessions.Load(fmt.Sprint("web1 ", i))
@@ -239,8 +252,7 @@ func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 			}
 			w.all[i].Faults().Drop(s.(driver.Session))
 		}
-		other, err := w.majority("web2").Lock(bg)
-		require.NoError(t, err)
+		other := w.lock(w.majority("web2"))
 		require.NoError(t, other.Unlock())
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, l.Err(), "it does not know yet")
@@ -271,8 +283,7 @@ func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 			locked[i] = dlock.NewClient(s, dlock.WithTrace(trace(clients[i])))
 			w.Cleanup(func() { _ = locked[i].Close() })
 		}
-		l, err := mutex(locked...).Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(mutex(locked...))
 		require.NoError(t, l.Unlock())
 		require.Len(t, order, 3)
 		assert.Equal(t, "0", order[2])
@@ -314,11 +325,10 @@ func TestMajorityRefusesWrongClients(t *testing.T) {
 
 func TestMajorityEndsWithItsContext(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		holder, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		holder := w.lock(w.majority("web1"))
 		limited, stop := context.WithTimeout(bg, 3*time.Second)
 		defer stop()
-		_, err = w.majority("web2").Lock(limited)
+		_, err := w.majority("web2").Lock(limited)
 		require.ErrorIs(t, err, dlock.ErrTimeout)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 		require.ErrorContains(t, err, "held by web1-W-")
@@ -492,14 +502,12 @@ func TestMajoritiesInAnotherOrderDoNotKeepEachOtherOut(t *testing.T) {
 func TestASilentMinorityDelaysAGrantOnlyBriefly(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		m := w.majority("web1")
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		require.NoError(t, l.Unlock())
 		defer w.all[3].Faults().Down()() // silent, but its sessions have not ended yet
 		defer w.all[4].Faults().Down()()
 		began := time.Now()
-		l, err = m.Lock(bg)
-		require.NoError(t, err)
+		l = w.lock(m)
 		assert.Less(t, time.Since(began), 200*time.Millisecond)
 		assert.Equal(t, []int64{2, 2, 2, 0, 0}, l.Tokens())
 		require.NoError(t, l.Unlock())
@@ -508,23 +516,16 @@ func TestASilentMinorityDelaysAGrantOnlyBriefly(t *testing.T) {
 
 func TestAStoreThatFallsSilentDuringAHoldDoesNotDelayTheNextHolder(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		second := w.majority("web2")
-		granted := make(chan *majority.Lock)
-		go func() {
-			next, err := second.Lock(bg)
-			assert.NoError(t, err)
-			granted <- next
-		}()
-		synctest.Wait()
+		granted := w.locking(second)
 		defer w.all[2].Faults().Down()()
 		began := time.Now()
 		unlocked := make(chan error)
 		go func() { unlocked <- l.Unlock() }()
 		next := <-granted
 		assert.Less(t, time.Since(began), time.Second)
-		err = <-unlocked
+		err := <-unlocked
 		require.ErrorIs(t, err, dlock.ErrUnlock, "a node stays for a while")
 		require.NotErrorIs(t, err, dlock.ErrLost)
 		_ = next.Unlock()
@@ -547,19 +548,12 @@ func (h *hanging) Connect(ctx context.Context) (driver.Session, error) {
 
 func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		holder, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		holder := w.lock(w.majority("web1"))
 		clients := w.clients("web2")
 		first := &hanging{Connector: w.all[0]}
 		clients[0] = dlock.NewClient(first)
 		defer clients[0].Close()
-		granted := make(chan *majority.Lock)
-		go func() {
-			l, err := mutex(clients...).Lock(bg)
-			assert.NoError(t, err)
-			granted <- l
-		}()
-		synctest.Wait()
+		granted := w.locking(mutex(clients...))
 		first.down.Store(true)
 		w.expire(0)
 		require.NoError(t, holder.Unlock())
@@ -583,13 +577,7 @@ func TestALockThatWasLostBeforeTheGrantHasNoToken(t *testing.T) {
 			require.NoError(t, err)
 			blocking = append(blocking, l)
 		}
-		granted := make(chan *majority.Lock)
-		go func() {
-			l, err := w.majority("web2").Lock(bg)
-			assert.NoError(t, err)
-			granted <- l
-		}()
-		synctest.Wait()
+		granted := w.locking(w.majority("web2"))
 		w.expire(1)
 		for _, l := range blocking[:2] {
 			require.NoError(t, l.Unlock())
@@ -623,12 +611,11 @@ func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
 func TestContextsOfAMajority(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		m := w.majority("web1")
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		var none context.Context
 		ctx := l.Context(none)
 		require.NoError(t, ctx.Err())
-		_, err = m.TryLock(ctx)
+		_, err := m.TryLock(ctx)
 		require.ErrorIs(t, err, dlock.ErrLocked, "no re-entry")
 		_, err = m.TryLock(l.All()[0].Context(bg))
 		require.ErrorIs(t, err, dlock.ErrLocked, "no re-entry")
@@ -636,14 +623,12 @@ func TestContextsOfAMajority(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), dlock.ErrNotHeld, "at once")
 		require.ErrorIs(t, context.Cause(l.Context(bg)), dlock.ErrNotHeld, "at once")
 		for range 50 {
-			l, err = m.Lock(bg)
-			require.NoError(t, err)
+			l = w.lock(m)
 			ctx = l.Context(bg)
 			require.NoError(t, l.Unlock())
 			require.Error(t, ctx.Err(), "at once")
 		}
-		l, err = m.Lock(bg)
-		require.NoError(t, err)
+		l = w.lock(m)
 		w.expire(0)
 		w.expire(1)
 		require.ErrorIs(t, context.Cause(l.Context(bg)), dlock.ErrLost, "at once")
@@ -658,8 +643,7 @@ type uncomparable struct {
 
 func TestContextsOfOneParentAreShared(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		parent, cancel := context.WithCancel(bg)
 		ctx := l.Context(parent)
 		assert.Same(t, ctx, l.Context(parent))
@@ -688,8 +672,7 @@ func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 			require.NoError(t, l.Unlock())
 			return l.Tokens()
 		}
-		l, err := m.Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(m)
 		require.NoError(t, l.Unlock())
 		for range 20 {
 			assert.Zero(t, tokens(m.Lock)[0])
@@ -706,8 +689,7 @@ func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 func TestALockOfAMajorityIsPrinted(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		defer w.all[1].Faults().Down()()
-		l, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		l := w.lock(w.majority("web1"))
 		assert.Equal(t, "majority.Lock(q: exclusive, web1-W-0000000000, token 1, held; no lock; q: exclusive, web1-W-0000000000, token 1, held)", l.GoString())
 		require.NoError(t, l.Unlock())
 	})
@@ -772,8 +754,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 
 func TestTheErrorOfACancelledMajorityIsNoTimeout(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		holder, err := w.majority("web1").Lock(bg)
-		require.NoError(t, err)
+		holder := w.lock(w.majority("web1"))
 		clients := w.clients("web2")
 		first := &hanging{Connector: w.all[0]}
 		first.down.Store(true)
@@ -781,7 +762,7 @@ func TestTheErrorOfACancelledMajorityIsNoTimeout(t *testing.T) {
 		defer clients[0].Close()
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(3*time.Second, cancel)
-		_, err = mutex(clients...).Lock(ctx)
+		_, err := mutex(clients...).Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, dlock.ErrTimeout)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)

@@ -35,8 +35,7 @@ func TestALossShowsInEveryLock(t *testing.T) {
 				var log safeBuffer
 				var told []recipes.LostInfo
 				c := w.client("a", logTo(&log), recipes.WithTrace(&recipes.Trace{
-					Lost:     func(_ context.Context, i recipes.LostInfo) { told = append(told, i) },
-					Released: func(context.Context, recipes.ReleasedInfo) { w.Error("nothing was released") },
+					Lost: func(_ context.Context, i recipes.LostInfo) { told = append(told, i) },
 				}))
 				outer := w.won(c.lock(bg))
 				inner, left := w.won(c.rlock(outer.Context(bg))), w.won(c.rlock(outer.Context(bg)))
