@@ -187,6 +187,9 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 		held := <-waiting
 		assert.Equal(w, 1, w.figures()["dlock.held exclusive lock"])
 		require.NoError(w, held.Downgrade(bg))
+		require.NoError(w, held.Unlock())
+		held = w.lock(bg, client.RWMutex("a"))
+		require.NoError(w, held.Downgrade(bg))
 		w.expire()
 		<-held.Lost()
 		require.ErrorIs(w, held.Unlock(), dlock.ErrLost)
