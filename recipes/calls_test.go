@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -141,6 +142,9 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 			}
 		}
 		assert.False(w, ran)
+		var none context.Context
+		assert.EqualError(w, held.Downgrade(none), "dlock: q: nil context")
+		assert.NoError(w, held.Context(none).Err())
 		w.unlock(held)
 		require.NoError(w, <-shutDown)
 	})
@@ -227,6 +231,18 @@ func TestEveryCallWhoseSessionEndsConnectsAgain(t *testing.T) {
 			w.matches(err, driver.ErrUnavailable)
 			assert.ErrorIs(w, err, driver.ErrSessionEnded)
 		}
+	})
+}
+
+func TestEveryCallInFlightEndsWithClose(t *testing.T) {
+	forEachCall(t, func(w *world, name string) {
+		c := w.client("a")
+		w.store.Faults().Delay(c.session(), time.Second)
+		ended := make(chan error, 1)
+		go func() { ended <- c.calls("q", new(bool))[name](bg) }()
+		synctest.Wait()
+		require.NoError(w, c.Close())
+		assert.ErrorIs(w, <-ended, recipes.ErrClosed)
 	})
 }
 

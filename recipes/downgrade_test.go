@@ -203,3 +203,21 @@ func TestAReplaceThatIsRefusedForGoodIsReportedAndNotRepeatedForEver(t *testing.
 		})
 	}
 }
+
+func TestDowngradesInAnOutageDoNotPileUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		reaped := 0
+		c := w.client("a", recipes.WithTrace(&recipes.Trace{Reaped: func(context.Context, recipes.ReapedInfo) { reaped++ }}))
+		l := w.won(c.lock(bg))
+		heal := w.store.Faults().CutOff(c.session())
+		for range 100 {
+			ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+			require.ErrorIs(w, l.Downgrade(ctx), driver.ErrUnavailable)
+			cancel()
+		}
+		heal()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(w, reaped, 1)
+		w.unlock(l)
+	})
+}

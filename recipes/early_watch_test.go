@@ -13,6 +13,21 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
+func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.clientOf(faults.New(w.store, func(context.Context, faults.Request) faults.Fault {
+			return faults.Fault{EndWatchAfter: time.Second}
+		}), "a")
+		l := w.won(c.lock(bg))
+		time.Sleep(time.Hour)
+		w.store.Faults().RemoveNode("q", l.Node())
+		began := time.Now()
+		<-l.Lost()
+		assert.Less(w, time.Since(began), 1500*time.Millisecond)
+		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
+	})
+}
+
 // If watches end although the queue has not changed, a waiter must pause before
 // it lists the queue again. Otherwise it would flood the store.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {

@@ -75,10 +75,15 @@ func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	}
 }
 
-func TestAWaiterThatIsGrantedTheLockStopsItsWatchOfTheQueue(t *testing.T) {
+func TestAWaiterStopsItsWatchOfTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))
-		waiting := w.client("b").lock(bg, recipes.WithWait(recipes.WatchQueue()))
+		queue := recipes.WithWait(recipes.WatchQueue())
+		ctx, cancel := context.WithCancel(bg)
+		waiting, leaving := w.client("b").lock(bg, queue), w.client("c").lock(ctx, queue)
+		assert.Equal(w, 2, w.store.Stats().Watches)
+		cancel()
+		require.ErrorIs(w, w.failed(leaving), context.Canceled)
 		assert.Equal(w, 1, w.store.Stats().Watches)
 		w.unlock(held)
 		l := w.won(waiting)

@@ -5,10 +5,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -86,6 +88,28 @@ func TestObserveYieldsTheQueueAfterEachChangeForTwoRequests(t *testing.T) {
 		require.ErrorIs(w, o.last, context.Canceled)
 		assert.Zero(w, w.store.Stats().Watches)
 		w.unlock(term)
+	})
+}
+
+func TestObserveOfAQueueOutlastsOutages(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.client("a"), w.client("b")
+		lock := w.won(a.rlock(bg))
+		o := w.observingQueue(bg, b.RWMutex("q"))
+		assert.Equal(w, []string{"a"}, o.saw())
+		for range 2 {
+			up := w.store.Faults().Down()
+			time.Sleep(10 * time.Minute)
+			assert.Equal(w, []string{"!"}, o.saw(), "each outage is told once")
+			require.ErrorIs(w, o.last, driver.ErrUnavailable)
+			up()
+			time.Sleep(time.Minute)
+			assert.Equal(w, []string{""}, o.saw())
+		}
+		require.ErrorIs(w, lock.Unlock(), recipes.ErrLost)
+		require.NoError(w, b.Close())
+		assert.Equal(w, []string{"!", ""}, o.saw())
+		require.ErrorIs(w, o.last, recipes.ErrClosed)
 	})
 }
 
