@@ -19,12 +19,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// untilDone is a lead function that returns when its context ends.
-func untilDone(ctx context.Context, _ *recipes.Lock) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
 // running calls e.Run on a new goroutine. The returned function reports the
 // error of Run, and fails the test if Run has not returned yet.
 func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {

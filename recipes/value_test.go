@@ -79,7 +79,8 @@ func TestSetValueSaysWhatIsWrong(t *testing.T) {
 		held := w.won(w.client("a").lock(bg))
 		before := w.store.Stats()
 		require.ErrorContains(w, held.SetValue(bg, []byte(strings.Repeat("x", driver.MaxValue+1))), "65537 bytes")
-		require.ErrorContains(w, held.SetValue(nil, nil), "nil context") //nolint:staticcheck // the mistake is the nil context
+		var none context.Context
+		require.ErrorContains(w, held.SetValue(none, nil), "nil context")
 		require.Empty(w, w.spent(before))
 		w.unlock(held)
 	})
