@@ -130,14 +130,14 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: func(c *check) {
-			// Late replies must not prolong the lease by their delay. Slow replies may end
-			// a session, which is no failure.
+			// Late replies must not prolong the lease by their delay. Slow replies may
+			// end a session, which is no failure.
 			//
 			// Replies to heartbeats are delayed by less than a quarter of the timeout,
-			// after which [driver.Lease.Run] gives up. The result is conclusive only if a
-			// slow reply has renewed the lease, which is certain once the session has
-			// outlived its timeout. If no session did, a shorter delay is tried, which more
-			// drivers survive.
+			// after which [driver.Lease.Run] gives up. The result is conclusive only if
+			// a slow reply has renewed the lease, which is certain once the session has
+			// outlived its timeout. If no session did, a shorter delay is tried, which
+			// more drivers survive.
 			timeout := c.config.sessionTimeout()
 			var renewed atomic.Bool
 			slowBeats := func(percent int) {

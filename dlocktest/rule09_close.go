@@ -133,7 +133,8 @@ var closeCases = []testCase{
 	{name: "close-that-failed-can-be-repeated", why: whyLapsed, needs: needCutOff,
 		run: closeHealed("whose first Close had failed", func(_ *check, s session) { _ = s.Close() })},
 	{name: "close-cut-off-at-any-time-leaves-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
-		// The nodes must go when the store ends the sessions, however far Close has come.
+		// The nodes must go when the store ends the sessions, however far Close has
+		// come.
 		const queues = 5
 		next := c.session()
 		full := func() driver.Session {

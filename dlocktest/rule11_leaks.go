@@ -39,7 +39,8 @@ var leakCases = []testCase{
 			"be it by the driver or by a proxy of the test", n, n)
 	}},
 	{name: "close-while-cut-off-leaves-no-goroutine", why: whyLeak, needs: needCutOff, run: func(c *check) {
-		// The sessions close concurrently, because each Close may take a session timeout.
+		// The sessions close concurrently, because each Close may take a session
+		// timeout.
 		const n = 4
 		visit := func(cut bool) {
 			sessions, heals := c.sessions(n), make([]func(), n)

@@ -46,7 +46,8 @@ var replaceCases = []testCase{
 		c.wantNodes("after Replace was repeated", c.list(s, "q"), now.Node)
 	})},
 	{name: "delete-takes-every-place-that-the-node-had", why: whyDelete, run: pair(func(c *check, a, b session) {
-		// Some nodes are replaced twice, because a driver may remember only one old name.
+		// Some nodes are replaced twice, because a driver may remember only one old
+		// name.
 		stays := c.create(b, "q", writer)
 		for _, prefixes := range [][]string{{shared}, {shared, "web1-X-"}} {
 			for chosen := range len(prefixes) + 1 {
