@@ -155,7 +155,7 @@ func (s *Session) turn() (far time.Duration, await Query) {
 			n = 0
 		case next.Name == "":
 			pause = max(pause, s.config.Longest)
-		case s.config.Awaits && len(queues) == 1 && n < nearby:
+		case s.config.Awaits && own.Name != "" && len(queues) == 1 && n < nearby:
 			return 0, Query{Queue: queue, Own: own.Name, Await: next.Name}
 		}
 		far = min(far, max(pause, min(time.Duration(n)*s.config.Shortest/2, s.config.Longest)))

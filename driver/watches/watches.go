@@ -232,18 +232,19 @@ func (s *Set) Names(queue string) []string {
 }
 
 // Next returns the first node for which a watch of the queue waits, and the own
-// node of that watch. They are zero if all watches are just for own nodes.
+// node of that watch, unless the watch is by name alone. They are zero if all
+// watches are just for own nodes.
 func (s *Set) Next(queue string) (own, ahead driver.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.queues[queue].all() {
-		nodes := w.ahead
+		me, nodes := w.own.Node, w.ahead
 		if w.own.Token == 0 {
-			nodes = append(slices.Clip(nodes), w.own.Node)
+			me, nodes = driver.Node{}, append(slices.Clip(nodes), w.own.Node)
 		}
 		for _, n := range nodes {
 			if w.waits() && (ahead.Name == "" || n.Seq < ahead.Seq) {
-				own, ahead = w.own.Node, n
+				own, ahead = me, n
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func TestTheNextNodeIsTheFirstThatAWatchWaitsFor(t *testing.T) {
 	s.Gone("q", place(2).Node, driver.Released)
 	next(7, 4)
 	s.Arm("q", driver.Place{Node: place(3).Node})
-	next(3, 3)
+	next(0, 3)
 }
 
 func TestEndedHasEnded(t *testing.T) {
