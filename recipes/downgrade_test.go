@@ -217,6 +217,7 @@ func TestDowngradesInAnOutageDoNotPileUp(t *testing.T) {
 		}
 		heal()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.LessOrEqual(w, reaped, 1)
 		w.unlock(l)
 	})

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -43,6 +44,7 @@ func TestUnlockWaitsTwoSecondsAndTheReaperDoesTheRest(t *testing.T) {
 		w.waits(next)
 		heal()
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		require.Len(w, reaped, 1)
 		require.NoError(w, reaped[0].Err)
 		w.unlock(w.won(next))
