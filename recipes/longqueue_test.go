@@ -12,7 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing has weak pointers to the lists that sessions have returned, which show whether the client keeps any of them in memory.
+// listing has weak pointers to the lists that sessions have returned, which
+// show whether the client keeps any of them in memory.
 type listing struct {
 	lists []weak.Pointer[driver.Node]
 	ahead [][]driver.Node
