@@ -2,7 +2,6 @@ package etcddriver
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/etcdtest"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func checked(t *testing.T, dsn string) doctortest.Findings {
@@ -36,23 +34,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 
 func TestCheckOfAProxy(t *testing.T) {
 	server := etcdtest.Shared(t)
-	port, err := testenv.FreePort()
-	require.NoError(t, err)
-	addr := testenv.Loopback(port)
-	proxy, err := testenv.NewProcess(t.TempDir(), []string{"etcd", "grpc-proxy", "start", "--endpoints", server.Addr(), "--listen-addr", addr})
-	require.NoError(t, err)
-	defer proxy.Close()
-	require.NoError(t, proxy.Start(testenv.Startup{
-		Ready: func() bool {
-			conn, err := net.Dial("tcp", addr)
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
-		},
-		PortTaken: func(string) bool { return false },
-		Exiting:   func(log string) bool { return strings.Contains(log, "address already in use") },
-	}))
+	addr := etcdtest.StartProxy(t, server)
 	checked(t, "etcd://"+addr+"/"+server.Prefix()).Has(t, driver.Problem, "grpc-proxy", "name the members themselves")
 }
 

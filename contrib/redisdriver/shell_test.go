@@ -28,7 +28,6 @@ type shell struct {
 // newShell returns a shell with its own server, because the documented commands
 // use the default namespace.
 func newShell(t *testing.T, options ...redistest.Option) *shell {
-	redistest.RequireCLI(t)
 	sh := &shell{t: t, server: redistest.Start(t, options...), dir: t.TempDir()}
 	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
 		text, err := os.ReadFile("../../docs/" + page)

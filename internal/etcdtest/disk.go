@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -38,35 +37,25 @@ var hangDisk = sync.OnceValues(func() ([]byte, error) {
 	return program, nil
 })
 
-var hangingDisk = testenv.Dependency{
-	Name:     "an etcd whose disk can hang",
-	Variable: etcd.Variable,
-	Install:  "apt-get install -y gcc libc6-dev, and allow seccomp with notifications (Linux 5.5)",
-}
-
 // RequireHangingDisk skips the test if [WithHangingDisk] does not work on this
-// machine. It needs Linux, a C compiler, and permission to use seccomp. On
-// Linux the test fails instead if etcd is required (see [Require]).
+// machine. It needs Linux 5.5, a C compiler, and permission to use seccomp with
+// notifications. On Linux the test fails instead if etcd is required.
 func RequireHangingDisk(t testing.TB) {
 	t.Helper()
 	_, err := hangDisk()
-	if err != nil && runtime.GOOS != "linux" {
-		t.Skip(err)
-	}
-	hangingDisk.Require(t, err)
+	etcd.RequireCompiled(t, "an etcd whose disk can hang", err)
 }
 
 // WithHangingDisk enables [Server.HangDisk]. Call [RequireHangingDisk] first,
 // because the server may fail to start where hanging disks don't work.
 func WithHangingDisk() Option { return func(s *settings) { s.hangingDisk = true } }
 
-func hangDiskCommand(dir string) ([]string, error) {
+func hangDiskCommand(s *testenv.Server) []string {
 	program, err := hangDisk()
-	if err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, "hangdisk")
-	return []string{path, hangFile(dir)}, os.WriteFile(path, program, 0o700)
+	s.Must(err)
+	path := s.Write("hangdisk", string(program))
+	s.Must(os.Chmod(path, 0o700))
+	return []string{path, hangFile(s.Dir())}
 }
 
 func hangFile(dir string) string { return filepath.Join(dir, "hang") }
@@ -75,12 +64,12 @@ func hangFile(dir string) string { return filepath.Join(dir, "hang") }
 // [Server.MendDisk] is called. A follower with a blocked log applies no
 // changes, but still answers keep-alives and progress requests.
 func (s *Server) HangDisk() {
-	s.t.Helper()
-	s.Must(os.WriteFile(hangFile(s.proc.Dir()), nil, 0o600))
+	s.T.Helper()
+	s.Must(os.WriteFile(hangFile(s.Dir()), nil, 0o600))
 }
 
 // MendDisk ends [Server.HangDisk].
 func (s *Server) MendDisk() {
-	s.t.Helper()
-	s.Must(os.Remove(hangFile(s.proc.Dir())))
+	s.T.Helper()
+	s.Must(os.Remove(hangFile(s.Dir())))
 }

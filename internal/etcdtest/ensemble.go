@@ -1,7 +1,6 @@
 package etcdtest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,52 +13,6 @@ type Ensemble struct {
 	// Servers lists the members, which may be killed, paused and restarted
 	// individually.
 	Servers []*Server
-}
-
-// StartEnsemble starts n servers and waits until all of them are ready and know
-// the leader. When the test ends, the servers are killed and their directories
-// removed.
-func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
-	t.Helper()
-	return ensembles.Start(t, func() (*Ensemble, error) { return newEnsemble(t, n, opts) })
-}
-
-var ensembles = testenv.Servers[*Ensemble]{Require: Require, Launch: (*Ensemble).launch, Close: (*Ensemble).close}
-
-func newEnsemble(t testing.TB, n int, opts []Option) (_ *Ensemble, err error) {
-	e := &Ensemble{}
-	defer func() {
-		if err != nil {
-			_ = e.close()
-		}
-	}()
-	var processes []*process
-	var members []string
-	for i := range n {
-		p, err := newProcess(fmt.Sprintf("member%d", i), opts)
-		if err != nil {
-			return e, err
-		}
-		members = append(members, p.member())
-		processes = append(processes, p)
-	}
-	for _, p := range processes {
-		if err := p.prepare(strings.Join(members, ",")); err != nil {
-			return e, err
-		}
-		e.Servers = append(e.Servers, newServer(t, p))
-	}
-	return e, nil
-}
-
-// launch starts all servers concurrently, because each waits for the rest of
-// the cluster.
-func (e *Ensemble) launch() error {
-	return testenv.Each(e.Servers, func(s *Server) error { return s.launch() })
-}
-
-func (e *Ensemble) close() error {
-	return testenv.Each(e.Servers, func(s *Server) error { return s.close() })
 }
 
 // Addrs returns the client addresses of all servers.
@@ -85,7 +38,7 @@ func (e *Ensemble) Leader(t testing.TB) int {
 
 func (e *Ensemble) leaders() (found []int) {
 	for i, s := range e.Servers {
-		if s.proc.Down() {
+		if s.Down() {
 			continue
 		}
 		if leads, err := s.metric("etcd_server_is_leader", ""); err == nil && leads == 1 {

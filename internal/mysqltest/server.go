@@ -2,8 +2,11 @@ package mysqltest
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,50 +15,155 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
+var mariadb = testenv.Store{
+	Dependency: testenv.Dependency{
+		Name:     "a real MariaDB",
+		Variable: "DLOCK_TEST_MYSQL",
+		Install:  "apt-get install -y --no-install-recommends mariadb-server, or its programs on the PATH",
+	},
+	Package: "mysqltest",
+	Find: func() error {
+		return testenv.OnPath(program("mariadb-install-db"), program("mariadbd"), program("mariadb"))
+	},
+	Ports: 2,
+	Apart: time.Second, // because the driver tells two starts apart by that
+}
+
+// See the methods of [testenv.Store].
+var (
+	Require      = mariadb.Require
+	RequireClock = mariadb.RequireClock
+	Main         = mariadb.Main
+)
+
+const galera = "/usr/lib/galera/libgalera_smm.so" // as in Debian's package galera-4
+
+// RequireGalera ends the test like [Require] if Galera is not installed.
+func RequireGalera(t testing.TB) {
+	t.Helper()
+	Require(t)
+	_, err := os.Stat(galera)
+	mariadb.Dependency.Require(t, err)
+}
+
+// program returns the path of a MariaDB program. Debian installs the server
+// outside most users' PATH.
+func program(name string) string {
+	if path, err := exec.LookPath("/usr/sbin/" + name); err == nil {
+		return path
+	}
+	return name
+}
+
+// Every server has this user, with all rights.
+const (
+	superuser = "dlock"
+	password  = "correct-horse"
+)
+
+// Option configures a server.
+type Option func(*settings)
+
+type settings struct {
+	config []string // name=value
+	tls    *testenv.Pair
+	clock  bool
+	galera bool
+}
+
+// WithConfig sets server options, such as "max_connections=20". The server
+// writes its log at every commit (innodb_flush_log_at_trx_commit=1) but does
+// not wait for the disk, because tests kill only processes. Benchmarks should
+// set "innodb_flush_method=O_DIRECT".
+func WithConfig(lines ...string) Option {
+	return func(s *settings) { s.config = append(s.config, lines...) }
+}
+
+// WithTLS makes the server offer TLS with the given certificate.
+func WithTLS(server testenv.Pair) Option {
+	return func(s *settings) { s.tls = &server }
+}
+
+// WithClock enables [testenv.Server.SetClock]. Call [RequireClock] first.
+func WithClock() Option {
+	return func(s *settings) { s.clock = true }
+}
+
+// WithGalera makes the server the only member of a Galera cluster. Call
+// [RequireGalera] first.
+func WithGalera() Option {
+	return func(s *settings) { s.galera = true }
+}
+
 // Server is a MariaDB server for a test. It listens on a loopback port and
 // requires a password.
-type Server struct {
-	*process
-	testenv.Controls
-	t testing.TB
-}
+type Server struct{ testenv.Server }
 
 // Start starts a server and waits until it is ready. It is killed and its
 // directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return newServer(t, servers.Start(t, func() (*process, error) { return newProcess(opts) }))
-}
-
-func newServer(t testing.TB, p *process) *Server {
-	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.launch), t: t}
-}
-
-var servers = testenv.Servers[*process]{
-	Name: "mysqltest", Require: Require, Launch: (*process).launch,
-	Close: func(p *process) error { return p.proc.Close() },
+	return &Server{mariadb.Start(t, configure(opts))}
 }
 
 // Shared returns the server shared by all tests of a binary. Each test must use
 // its own database (see [Server.Database]), and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess(nil) }))
+	return &Server{mariadb.Shared(t, configure(nil))}
 }
 
-// Main runs the tests and stops the shared server. Use it as
-//
-//	func TestMain(m *testing.M) { os.Exit(mysqltest.Main(m)) }
-func Main(m *testing.M) int { return servers.Main(m) }
+func configure(opts []Option) testenv.Configure {
+	return func(s *testenv.Server, _ []*testenv.Server) (command []string, ready func() bool) {
+		var c settings
+		for _, opt := range opts {
+			opt(&c)
+		}
+		me, err := user.Current() // who may be root
+		s.Must(err)
+		// Servers must not share temporary files, because a starting one
+		// removes the tables that it finds there.
+		data, temp := s.File("data"), s.File("tmp")
+		s.Must(os.Mkdir(temp, 0o700))
+		s.Run("env", "TMPDIR="+temp, program("mariadb-install-db"), "--no-defaults", "--user="+me.Username, "--datadir="+data,
+			"--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-flush-method=nosync")
+		users := s.Write("users.sql", fmt.Sprintf("ALTER USER root@localhost ACCOUNT LOCK;\n"+
+			"CREATE USER IF NOT EXISTS %[1]s@'%%' IDENTIFIED BY '%[2]s';\nGRANT ALL ON *.* TO %[1]s@'%%' WITH GRANT OPTION;\n", superuser, password))
+		if c.clock {
+			command = s.ClockCommand()
+		}
+		command = append(command, program("mariadbd"), "--no-defaults", "--user="+me.Username, "--datadir="+data, "--port="+strconv.Itoa(s.Port(0)),
+			"--bind-address=127.0.0.1", "--socket="+s.File("socket"), "--pid-file="+s.File("pid"), "--init-file="+users,
+			"--skip-name-resolve", "--tmpdir="+temp)
+		config := append([]string{"max_connections=300", "innodb_buffer_pool_size=32M", "innodb_log_file_size=16M",
+			"innodb_flush_method=nosync"}, c.config...)
+		if c.tls != nil {
+			config = append(config, "ssl_cert="+c.tls.Cert, "ssl_key="+c.tls.Key)
+		}
+		if c.galera {
+			config = append(config, "binlog_format=ROW", "innodb_autoinc_lock_mode=2", "wsrep_on=ON", "wsrep_provider="+galera, "wsrep_cluster_address=gcomm://",
+				"wsrep_provider_options=gmcast.listen_addr=tcp://"+testenv.Loopback(s.Port(1)))
+		}
+		for _, line := range config {
+			command = append(command, "--"+line)
+		}
+		return command, func() bool {
+			pid, err := os.ReadFile(s.File("pid"))
+			return err == nil && strings.TrimSpace(string(pid)) == strconv.Itoa(s.Pid()) && greets(s.Addr())
+		}
+	}
+}
 
-// Addr returns host:port of the server.
-func (s *Server) Addr() string { return testenv.Loopback(s.port) }
-
-// SetClock sets the server's wall clock to the machine's clock plus offset. It
-// requires [WithClock].
-func (s *Server) SetClock(offset time.Duration) {
-	s.t.Helper()
-	s.Must(testenv.SetClock(s.dir, offset))
+// greets reports whether the server sends the first packet of a connection.
+func greets(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, err = io.ReadFull(conn, make([]byte, 5))
+	return err == nil
 }
 
 // DSN returns a data source name for a database, with a user who has all
@@ -80,9 +188,9 @@ func (s *Server) Password() string { return password }
 
 // Database creates an empty database and returns its unique name.
 func (s *Server) Database() string {
-	s.t.Helper()
-	name := fmt.Sprintf("t%d", s.databases.Add(1))
-	s.SQL(s.t, "", "CREATE DATABASE "+name)
+	s.T.Helper()
+	name := s.Unique("t")
+	s.SQL(s.T, "", "CREATE DATABASE "+name)
 	return name
 }
 
@@ -91,15 +199,11 @@ func (s *Server) Database() string {
 // be empty.
 func (s *Server) SQL(t testing.TB, database, statements string) string {
 	t.Helper()
-	client, err := program("mariadb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--no-defaults", "--batch", "--skip-column-names", "--host=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--user=" + superuser}
+	args := []string{"--no-defaults", "--batch", "--skip-column-names", "--host=127.0.0.1", "--port=" + strconv.Itoa(s.Port(0)), "--user=" + superuser}
 	if database != "" {
 		args = append(args, "--database="+database)
 	}
-	cmd := exec.Command(client, args...)
+	cmd := exec.Command(program("mariadb"), args...)
 	cmd.Env = append(os.Environ(), "MYSQL_PWD="+password)
 	cmd.Stdin = strings.NewReader(statements)
 	out, err := cmd.CombinedOutput()
@@ -113,11 +217,7 @@ func (s *Server) SQL(t testing.TB, database, statements string) string {
 // their rows.
 func (s *Server) Dump(t testing.TB, database string) string {
 	t.Helper()
-	dump, err := program("mariadb-dump")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(dump, "--no-defaults", "--routines", "--host=127.0.0.1", "--port="+strconv.Itoa(s.port), "--user="+superuser, database)
+	cmd := exec.Command(program("mariadb-dump"), "--no-defaults", "--routines", "--host=127.0.0.1", "--port="+strconv.Itoa(s.Port(0)), "--user="+superuser, database)
 	cmd.Env = append(os.Environ(), "MYSQL_PWD="+password)
 	out, err := cmd.Output()
 	if err != nil {
@@ -130,7 +230,7 @@ func (s *Server) Dump(t testing.TB, database string) string {
 // the replica has caught up. The replica is read-only until [Server.Promote].
 func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	r := Start(t, append(opts, WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id="+strconv.Itoa(s.port)))...)
+	r := Start(t, append(opts, WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id="+strconv.Itoa(s.Port(0))))...)
 	r.Follow(t, s)
 	return r
 }
@@ -139,7 +239,7 @@ func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 // has the other one's data.
 func (s *Server) Follow(t testing.TB, primary *Server) {
 	t.Helper()
-	s.SQL(t, "", "SET GLOBAL read_only = 1; CHANGE MASTER TO master_host='127.0.0.1', master_port="+strconv.Itoa(primary.port)+
+	s.SQL(t, "", "SET GLOBAL read_only = 1; CHANGE MASTER TO master_host='127.0.0.1', master_port="+strconv.Itoa(primary.Port(0))+
 		", master_user='"+superuser+"', master_password='"+password+"', master_use_gtid=slave_pos; START SLAVE")
 	position := primary.SQL(t, "", "SELECT @@gtid_binlog_pos")
 	if got := s.SQL(t, "", "SELECT MASTER_GTID_WAIT('"+position+"', 60)"); got != "0" {

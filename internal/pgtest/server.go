@@ -1,42 +1,181 @@
 package pgtest
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
+var postgres = testenv.Store{
+	Dependency: testenv.Dependency{
+		Name:     "a real PostgreSQL",
+		Variable: "DLOCK_TEST_POSTGRES",
+		Install:  "apt-get install -y --no-install-recommends postgresql, or its programs on the PATH",
+	},
+	Package: "pgtest",
+	Find: func() error {
+		return testenv.OnPath(program("initdb"), program("postgres"), program("psql"))
+	},
+	User: "postgres", // because PostgreSQL refuses to run as root
+}
+
+// See the methods of [testenv.Store].
+var (
+	Require      = postgres.Require
+	RequireClock = postgres.RequireClock
+	Main         = postgres.Main
+)
+
+// program returns the path of a PostgreSQL program. Debian installs the
+// server's programs outside the PATH.
+func program(name string) string {
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
+		return slices.Max(found)
+	}
+	return name
+}
+
+// Credentials of the superuser of every server.
+const (
+	superuser = "dlock"
+	password  = "correct-horse"
+)
+
+// Option configures a server.
+type Option func(*settings)
+
+type settings struct {
+	config  []string // name=value
+	tls     *testenv.Pair
+	clock   bool
+	primary *Server
+}
+
+// WithConfig sets server parameters, such as "max_connections=20". fsync is off
+// by default, because tests kill only processes. Benchmarks should set
+// "fsync=on".
+func WithConfig(lines ...string) Option {
+	return func(s *settings) { s.config = append(s.config, lines...) }
+}
+
+// WithTLS makes the server offer TLS with the given certificate.
+func WithTLS(server testenv.Pair) Option {
+	return func(s *settings) { s.tls = &server }
+}
+
+// WithClock enables [testenv.Server.SetClock]. Call [RequireClock] first.
+func WithClock() Option {
+	return func(s *settings) { s.clock = true }
+}
+
 // Server is a PostgreSQL server for a test. It listens on a loopback port and
 // requires a password.
-type Server struct {
-	*process
-	testenv.Controls
-	t testing.TB
-}
+type Server struct{ testenv.Server }
 
 // Start starts a server and waits until it is ready. It is killed and its
 // directory removed when the test ends.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return newServer(t, servers.Start(t, func() (*process, error) { return newProcess(opts) }))
+	return &Server{postgres.Start(t, configure(opts))}
 }
 
-func newServer(t testing.TB, p *process) *Server {
-	return &Server{process: p, Controls: testenv.NewControls(t, p.proc, p.relaunch), t: t}
+// Shared returns the server shared by all tests of a binary. Each test must use
+// its own schema (see [Server.Schema]), and must not stop the server.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	return &Server{postgres.Shared(t, configure(nil))}
 }
 
 // Standby starts a server that replicates this one. It is read-only until
 // [Server.Promote].
 func (s *Server) Standby(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	return Start(t, append(opts, func(o *settings) { o.primary = s.process })...)
+	return Start(t, append(opts, func(o *settings) { o.primary = s })...)
+}
+
+func configure(opts []Option) testenv.Configure {
+	return func(s *testenv.Server, _ []*testenv.Server) (command []string, ready func() bool) {
+		var c settings
+		for _, opt := range opts {
+			opt(&c)
+		}
+		data := s.File("data")
+		if c.primary == nil {
+			s.Run(program("initdb"), "-D", data, "-U", superuser, "--pwfile="+s.Write("password", scramSecret()),
+				"-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+		} else {
+			s.Run(program("pg_basebackup"), "-D", data, "-R", "-c", "fast", "--no-sync",
+				"-d", fmt.Sprintf("postgres://%s:%s@%s/", superuser, password, c.primary.Addr()))
+		}
+		config := append([]string{"max_connections=300", "shared_buffers=64MB", "fsync=off", "dynamic_shared_memory_type=mmap"}, c.config...)
+		if c.tls != nil { // copied, because PostgreSQL refuses a key that belongs to another user
+			config = append(config, "ssl=on", "ssl_cert_file="+s.Copy(c.tls.Cert), "ssl_key_file="+s.Copy(c.tls.Key))
+		}
+		if c.clock {
+			command = s.ClockCommand()
+		}
+		command = append(command, program("postgres"), "-D", data, "-p", strconv.Itoa(s.Port(0)), "-h", "127.0.0.1", "-k", s.Dir())
+		for _, line := range config {
+			command = append(command, "-c", line)
+		}
+		return command, func() bool { // the lines of this file are the process ID, ..., the state
+			text, err := os.ReadFile(s.File("data/postmaster.pid"))
+			lines := strings.Split(string(text), "\n")
+			return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(s.Pid()) && strings.TrimSpace(lines[7]) == "ready"
+		}
+	}
+}
+
+// scramSecret returns the password as PostgreSQL stores it (RFC 5803), with a
+// single hash iteration: the usual 4096 are slow under the race detector, and
+// tests open many connections.
+func scramSecret() string {
+	salt := "0123456789abcdef"
+	mac := func(key []byte, text string) []byte {
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(text))
+		return h.Sum(nil)
+	}
+	salted := mac([]byte(password), salt+"\x00\x00\x00\x01")
+	stored := sha256.Sum256(mac(salted, "Client Key"))
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$1:%s$%s:%s", encode([]byte(salt)), encode(stored[:]), encode(mac(salted, "Server Key")))
+}
+
+// Pgbouncer starts PgBouncer in front of the server and returns its address.
+// PgBouncer pools transactions, with at most the given number of connections to
+// the server.
+func (s *Server) Pgbouncer(t testing.TB, connections int) (addr string) {
+	t.Helper()
+	return pgbouncer.Start(t, func(b *testenv.Server, _ []*testenv.Server) ([]string, func() bool) {
+		users := b.Write("users", fmt.Sprintf("%q %q\n", superuser, password))
+		config := b.Write("pgbouncer.ini", fmt.Sprintf("[databases]\npostgres = host=127.0.0.1 port=%d dbname=postgres\n"+
+			"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nauth_type = plain\nauth_file = %s\n"+
+			"unix_socket_dir =\npool_mode = transaction\ndefault_pool_size = %d\nmax_client_conn = 200\n", s.Port(0), b.Port(0), users, connections))
+		return []string{"pgbouncer", config}, func() bool { return b.Accepts(0) }
+	}).Addr()
+}
+
+var pgbouncer = testenv.Store{
+	Dependency: testenv.Dependency{
+		Name:     "pgbouncer",
+		Variable: postgres.Variable,
+		Install:  "apt-get install -y --no-install-recommends pgbouncer",
+	},
+	Package: "pgtest",
+	Find:    func() error { return testenv.OnPath("pgbouncer") },
+	User:    postgres.User,
 }
 
 // Promote turns a standby server into a primary. The old primary must have been
@@ -47,26 +186,6 @@ func (s *Server) Promote(t testing.TB) {
 		t.Fatal("the server was not promoted")
 	}
 }
-
-var servers = testenv.Servers[*process]{
-	Name: "pgtest", Require: Require, Launch: (*process).launch,
-	Close: func(p *process) error { return p.proc.Close() },
-}
-
-// Shared returns the server shared by all tests of a binary. Each test must use
-// its own schema (see [Server.Schema]), and must not stop the server.
-func Shared(t testing.TB) *Server {
-	t.Helper()
-	return newServer(t, servers.Shared(t, func() (*process, error) { return newProcess(nil) }))
-}
-
-// Main runs the tests and stops the shared server. Use it as
-//
-//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-func Main(m *testing.M) int { return servers.Main(m) }
-
-// Addr returns host:port of the server.
-func (s *Server) Addr() string { return testenv.Loopback(s.port) }
 
 // DSN returns a URL for the database, with the superuser. params, such as
 // "schema=t1", are appended to it. If they set schema or session_timeout but
@@ -88,28 +207,17 @@ func (s *Server) DSNAt(addr string, params ...string) string {
 func (s *Server) Password() string { return password }
 
 // Schema returns a unique schema name. It does not create the schema.
-func (s *Server) Schema() string { return fmt.Sprintf("t%d", s.schemas.Add(1)) }
+func (s *Server) Schema() string { return s.Unique("t") }
 
 // SQL runs statements with psql and returns the resulting rows, without headers
 // and with a bar between columns.
 func (s *Server) SQL(t testing.TB, statements string) string {
 	t.Helper()
-	psql, err := program("psql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", superuser, "-d", "postgres", "-c", statements)
+	cmd := exec.Command(program("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port(0)), "-U", superuser, "-d", "postgres", "-c", statements)
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// SetClock sets the server's wall clock to the machine's clock plus offset. It
-// requires [WithClock].
-func (s *Server) SetClock(offset time.Duration) {
-	s.t.Helper()
-	s.Must(testenv.SetClock(s.proc.Dir(), offset))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -69,18 +68,4 @@ func TestTheProxySilencesTheSubscriptionsThatExist(t *testing.T) {
 	p.DropConnections()
 	_, err = silent.ReadByte()
 	require.Error(t, err, "a byte has arrived")
-}
-
-func TestTheClockOfAServerCanBeSet(t *testing.T) {
-	RequireClock(t)
-	s := Start(t, WithClock())
-	ahead := func() time.Duration {
-		now, err := strconv.ParseInt(texts(s.Do("TIME"))[0], 10, 64)
-		require.NoError(t, err)
-		return time.Until(time.Unix(now, 0)).Round(time.Hour)
-	}
-	for _, offset := range []time.Duration{0, 5 * time.Hour, -3 * time.Hour} {
-		s.SetClock(offset)
-		require.Equal(t, offset, ahead())
-	}
 }

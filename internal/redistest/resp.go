@@ -94,7 +94,7 @@ func readArray(r *bufio.Reader, raw *bytes.Buffer, n int64, depth int) (any, err
 // Do sends a command on a new connection and returns the reply: a string,
 // int64, []any or nil. An error reply fails the test.
 func (s *Server) Do(args ...string) any {
-	s.t.Helper()
+	s.T.Helper()
 	v, err := s.TryDo(args...)
 	s.Must(err)
 	return v

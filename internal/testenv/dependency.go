@@ -1,8 +1,10 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -34,6 +36,15 @@ func (d Dependency) Require(t testing.TB, err error) {
 	}
 	d.reportSkips(err)
 	t.Skipf("testenv: LEFT OUT, it needs %s: %v: %s", d.Name, err, d.Install)
+}
+
+// OnPath returns an error if a program is not on the PATH.
+func OnPath(programs ...string) (err error) {
+	for _, program := range programs {
+		_, missing := exec.LookPath(program)
+		err = errors.Join(err, missing)
+	}
+	return err
 }
 
 // Required reports whether tests fail without the dependency.

@@ -1,16 +1,68 @@
 package testenv
 
 import (
+	_ "embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
 )
 
-func compileLibrary(name string, source []byte) ([]byte, error) {
-	return Compile(name, source, "-shared", "-fPIC", "-ldl")
+// library is C code that replaces functions of the system in a server. It reads
+// what a test sets from a file, which an environment variable names.
+type library struct {
+	name, variable string
+	compile        func() ([]byte, error)
+}
+
+func newLibrary(name, variable string, source []byte) *library {
+	return &library{name, variable, sync.OnceValues(func() ([]byte, error) { return Compile(name, source, "-shared", "-fPIC", "-ldl") })}
+}
+
+//go:embed testdata/clock.c
+var clockSource []byte
+
+// clockLibrary makes a server see a changed clock.
+var clockLibrary = newLibrary("clock", "TESTENV_CLOCK", clockSource)
+
+//go:embed testdata/slowdisk.c
+var slowDiskSource []byte
+
+// slowDiskLibrary delays fsync and fdatasync, so that a server sees a slow disk.
+var slowDiskLibrary = newLibrary("slowdisk", "TESTENV_DISK_DELAY", slowDiskSource)
+
+// RequireCompiled ends the test if err, which says why a C program does not run
+// on this machine, is not nil. On Linux, where only packages can be missing, the
+// test fails if the store is required. Otherwise it is skipped.
+func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
+	t.Helper()
+	st.Require(t)
+	if err != nil && runtime.GOOS != "linux" {
+		t.Skip(err)
+	}
+	Dependency{Name: what, Variable: st.Variable, Install: "apt-get install -y gcc libc6-dev"}.Require(t, err)
+}
+
+// RequireClock ends the test like [Store.RequireCompiled] unless servers can see
+// another clock.
+func (st *Store) RequireClock(t testing.TB) {
+	t.Helper()
+	_, err := clockLibrary.compile()
+	st.RequireCompiled(t, "a server whose clock can be set", err)
+}
+
+// CheckSlowDisk returns an error if this machine cannot slow down a server's
+// disk, which needs Linux and a C compiler.
+func CheckSlowDisk() error {
+	_, err := slowDiskLibrary.compile()
+	return err
 }
 
 // Compile compiles the C program source and returns the result. It needs Linux
@@ -41,12 +93,48 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to path. It returns a command that, put before a
-// program's command line, makes the program load the library and sets the
-// environment variable ("name=value").
-func preload(path string, library []byte, variable string) ([]string, error) {
-	if err := os.WriteFile(path, library, 0o700); err != nil {
-		return nil, err
-	}
-	return []string{"/usr/bin/env", "LD_PRELOAD=" + path, variable}, nil
+// preload writes a library to the server's directory. It returns a command that,
+// put before the server's command line, makes the server load it.
+func (s Server) preload(l *library) []string {
+	s.T.Helper()
+	binary, err := l.compile()
+	s.Must(err)
+	return []string{"/usr/bin/env", "LD_PRELOAD=" + s.Write(l.name+".so", string(binary)), l.variable + "=" + s.File(l.name)}
+}
+
+// ClockCommand returns a command with which to prefix the server's command line.
+// [Server.SetClock] then changes the wall clock of the server and its child
+// processes. Their monotonic clock is not affected. Call [Store.RequireClock]
+// first.
+func (s Server) ClockCommand() []string {
+	s.T.Helper()
+	s.SetClock(0)
+	return s.preload(clockLibrary)
+}
+
+// SetClock sets the server's wall clock to the machine's clock plus offset, at
+// once. The server must have been started with [Server.ClockCommand].
+func (s Server) SetClock(offset time.Duration) {
+	s.T.Helper()
+	f, err := os.OpenFile(s.File(clockLibrary.name), os.O_CREATE|os.O_WRONLY, 0o600)
+	s.Must(err)
+	defer f.Close()
+	// The server maps this file into memory. It never sees a partial write,
+	// because the kernel copies the 8 bytes at once.
+	_, err = f.Write(binary.NativeEndian.AppendUint64(nil, uint64(offset)))
+	s.Must(err)
+}
+
+// SlowDiskCommand is like [Server.ClockCommand], for [Server.SetDiskDelay].
+func (s Server) SlowDiskCommand() []string {
+	s.T.Helper()
+	return s.preload(slowDiskLibrary)
+}
+
+// SetDiskDelay makes every sync of the server to disk take d longer. A sync in
+// progress is not affected.
+func (s Server) SetDiskDelay(d time.Duration) {
+	s.T.Helper()
+	name := s.Write(slowDiskLibrary.name+".new", strconv.FormatInt(d.Microseconds(), 10))
+	s.Must(os.Rename(name, s.File(slowDiskLibrary.name))) // atomic, so that the server never reads a partial number
 }

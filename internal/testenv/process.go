@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,153 +17,169 @@ import (
 const ReadyWithin = 90 * time.Second
 
 // ErrPortTaken means that another program has taken one of the server's ports
-// after it was chosen. The caller should retry with other ports.
+// after it was chosen.
 var ErrPortTaken = errors.New("port taken")
 
-// Process is a server process with its directory. It can be started repeatedly.
+// process is a server process with its directory. It can be started repeatedly.
+// It may outlive a test, so its methods return errors instead of failing one.
 //
 // Its parent is a small shell process in its own process group, which reads
 // from a pipe held by the test binary. When the test binary exits, for whatever
 // reason, the pipe breaks, and the shell kills the server and removes its
 // directory.
 //
-// Signals are sent to the server process only, not to its children, so a
-// command that is a shell script must exec its program.
-//
-// A Process is safe for concurrent use.
-type Process struct {
+// A process is safe for concurrent use.
+type process struct {
+	store      *Store
 	dir        string
-	supervisor *supervisor
+	ports      []int
+	ready      func() bool
+	names      atomic.Int64
+	supervisor *supervisor // nil until configured
 
-	mu  sync.Mutex
-	pid int // 0 while the server is down
+	mu     sync.Mutex
+	pid    int       // 0 while the server is down
+	began  time.Time // latest start
+	logged int       // length of the log before that
 }
 
-// NewProcess returns a process that [Process.Start] starts with command. Its
-// output goes to a file in dir, which must exist and is removed by
-// [Process.Close].
-func NewProcess(dir string, command []string) (*Process, error) {
-	supervisor, err := newSupervisor(dir, command)
-	if err != nil {
-		return nil, err
+// asUser returns the command that runs a command as the user of the server.
+func (p *process) asUser(command []string) []string {
+	if p.store.User == "" || os.Getuid() != 0 {
+		return command
 	}
-	return &Process{dir: dir, supervisor: supervisor}, nil
+	return append([]string{"setpriv", "--reuid=" + p.store.User, "--regid=" + p.store.User, "--clear-groups", "--"}, command...)
 }
 
-// Dir returns the server's directory.
-func (p *Process) Dir() string { return p.dir }
-
-// Startup tells [Process.Start] how to find out whether a server is ready, or
-// why it won't be.
-type Startup struct {
-	// Ready reports whether the started server answers, and not another
-	// server on the same port.
-	Ready func() bool
-	// PortTaken reports whether the log says that a port was taken.
-	PortTaken func(log string) bool
-	// Exiting reports whether the log says that the server is about to exit.
-	Exiting func(log string) bool
+// own makes the user of the server the owner of all its files.
+func (p *process) own() error {
+	if p.store.User == "" || os.Getuid() != 0 {
+		return nil
+	}
+	return exec.Command("chown", "-R", p.store.User+":"+p.store.User, p.dir).Run()
 }
 
-// Start starts the server and waits until it is ready, but at most
+// launch starts the server and waits until it is ready, but at most
 // [ReadyWithin]. After an error the server is down. The error matches
-// [ErrPortTaken] if the caller should retry with other ports.
-func (p *Process) Start(s Startup) error {
-	logged := len(p.Log(0))
+// [ErrPortTaken] if another try may succeed.
+func (p *process) launch() error {
+	time.Sleep(time.Until(p.began.Add(p.store.Apart)))
+	logged := len(p.log(0))
 	pid, err := p.supervisor.start()
 	if err != nil {
 		return err
 	}
-	p.setPid(pid)
-	deadline := time.Now().Add(ReadyWithin)
-	for !s.Ready() {
-		if err := p.startError(s, logged, deadline); err != nil {
-			return errors.Join(err, p.Kill())
+	p.mu.Lock()
+	p.pid, p.began, p.logged = pid, time.Now(), logged
+	p.mu.Unlock()
+	for deadline := time.Now().Add(ReadyWithin); !p.ready(); time.Sleep(10 * time.Millisecond) {
+		if err := p.startError(deadline); err != nil {
+			return errors.Join(err, p.kill())
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return nil
 }
 
 // startError returns the reason why a server will not become ready, or nil if
-// it may. It ignores the part of the log before the offset logged. If the
-// server is exiting, startError first waits for the exit, because the log may
-// be incomplete until then.
-func (p *Process) startError(s Startup, logged int, deadline time.Time) error {
-	log := p.Log(logged)
-	if s.PortTaken(log) {
+// it may.
+func (p *process) startError(deadline time.Time) error {
+	exited := !running(p.Pid()) // before the log is read, which is complete then
+	log := p.Log()
+	switch text := strings.ToLower(log); {
+	case strings.Contains(text, "address already in use") || strings.Contains(text, "bindexception"):
 		return ErrPortTaken
-	}
-	if s.Exiting(log) {
-		if err := p.supervisor.await(); err != nil {
-			return err
-		}
-		if log = p.Log(logged); s.PortTaken(log) {
-			return ErrPortTaken
-		}
+	case exited:
 		return fmt.Errorf("testenv: the server did not start:\n%s", log)
-	}
-	if time.Now().After(deadline) {
+	case time.Now().After(deadline):
 		return fmt.Errorf("testenv: the server was not ready within %v:\n%s", ReadyWithin, log)
 	}
 	return nil
 }
 
-// Log returns the server's output since its first start, from the given offset.
-func (p *Process) Log(offset int) string {
+// restart kills the server and starts it on the same ports. It retries if
+// another process, which may be looking for a free port, briefly holds one of
+// them.
+func (p *process) restart() (err error) {
+	if err = p.kill(); err != nil {
+		return err
+	}
+	for range 5 {
+		if err = p.launch(); !errors.Is(err, ErrPortTaken) {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return err
+}
+
+// Log returns the server's output since its latest start.
+func (p *process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log(p.logged)
+}
+
+func (p *process) log(offset int) string {
 	text, _ := os.ReadFile(filepath.Join(p.dir, "log"))
 	return string(text[min(offset, len(text)):])
 }
 
-// Kill kills the server with SIGKILL and waits for it to exit. Its directory is
-// kept.
-func (p *Process) Kill() error {
+// kill kills the server with SIGKILL, and then its child processes. It pauses the
+// server first, so that it starts no more of them, and waits for all to exit.
+func (p *process) kill() error {
+	_ = p.signal(pause) // fails if the server has exited
+	rest := children(p.Pid())
 	p.setPid(0)
-	return p.supervisor.kill()
+	return errors.Join(p.supervisor.kill(), killAll(rest))
 }
 
-// Stop stops the server with SIGTERM and waits for it to exit. Its directory is
-// kept.
-func (p *Process) Stop() error {
+func (p *process) stop() error {
 	p.setPid(0)
 	return p.supervisor.stop()
 }
 
-// Pause stops the server with SIGSTOP and waits until all its threads have
-// stopped. Its connections stay open.
-func (p *Process) Pause() error { return p.signal(pause) }
-
-// Resume ends [Process.Pause].
-func (p *Process) Resume() error { return p.signal(resume) }
-
-// Down reports whether the server has not been started, or was ended by
-// [Process.Kill] or [Process.Stop].
-func (p *Process) Down() bool { return p.Pid() == 0 }
+// Down reports whether the server was not started, or was killed or stopped by
+// its test.
+func (p *process) Down() bool { return p.Pid() == 0 }
 
 // Pid returns the server's process ID, or 0 while it is down.
-func (p *Process) Pid() int {
+func (p *process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pid
 }
 
-// SupervisorPid returns the process ID of the server's parent.
-func (p *Process) SupervisorPid() int { return p.supervisor.cmd.Process.Pid }
-
-// Close kills the server, removes its directory, and waits for both.
-func (p *Process) Close() error { return p.supervisor.close() }
-
-func (p *Process) setPid(pid int) {
+func (p *process) setPid(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pid = pid
 }
 
-func (p *Process) signal(send func(pid int) error) error {
+// close kills the server, removes its directory, and waits for both.
+func (p *process) close() error {
+	if p.supervisor == nil {
+		return os.RemoveAll(p.dir)
+	}
+	if rest := children(p.Pid()); len(rest) > 0 {
+		return errors.Join(p.kill(), p.supervisor.close())
+	}
+	return p.supervisor.close()
+}
+
+// signal sends a signal to the server and then to its child processes.
+func (p *process) signal(send func(pid int) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pid == 0 {
 		return errors.New("testenv: the server is down")
 	}
-	return send(p.pid)
+	if err := send(p.pid); err != nil {
+		return err
+	}
+	for _, child := range children(p.pid) {
+		if err := send(child); err != nil && running(child) {
+			return err
+		}
+	}
+	return nil
 }

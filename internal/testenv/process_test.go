@@ -4,14 +4,12 @@ package testenv
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,64 +27,65 @@ func eventually(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
 }
 
-func program(t *testing.T, script string, args ...string) *Process {
+// program starts a server that runs a shell script, which prints "serving" when
+// it is ready.
+func program(t *testing.T, script string) Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "testenv-")
-	require.NoError(t, err)
-	p, err := NewProcess(dir, append([]string{"/bin/sh", "-c", script, "server"}, args...))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
+	return shells().Start(t, shell(script))
 }
 
-func startup(p *Process) Startup {
-	logs := func(word string) func(string) bool {
-		return func(log string) bool { return strings.Contains(log, word) }
-	}
-	return Startup{
-		Ready:     func() bool { return logs("ready")(p.Log(0)) },
-		Exiting:   logs("exiting"),
-		PortTaken: logs("taken"),
+func shells() *Store { return &Store{Package: "testenv", Find: func() error { return nil }} }
+
+// shell returns a configuration that runs one of the scripts, and the next one if
+// a port was taken. The name of each is the directory of the server.
+func shell(scripts ...string) Configure {
+	return func(s *Server, _ []*Server) (command []string, ready func() bool) {
+		command, scripts = []string{"/bin/sh", "-c", scripts[0], s.Dir()}, scripts[1:]
+		return command, func() bool { return strings.Contains(s.Log(), "serving") }
 	}
 }
 
-func TestStartReturnsWhenTheServerIsReady(t *testing.T) {
-	p := program(t, "echo ready; exec sleep 600")
-	require.True(t, p.Down())
-	require.NoError(t, p.Start(startup(p)))
+func TestAServerIsStartedPausedAndStopped(t *testing.T) {
+	p := program(t, "sleep 601 & echo serving; exec sleep 600")
 	require.False(t, p.Down())
-	require.True(t, alive(p.Pid()))
-
 	pid := p.Pid()
-	require.NoError(t, p.Pause())
-	require.True(t, stopped(pid))
-	require.NoError(t, p.Resume())
-	require.NoError(t, p.Pause())
-	require.NoError(t, p.Stop(), "Stop of a paused server")
-	require.True(t, p.Down())
-	require.False(t, alive(pid))
-	require.Error(t, p.Pause(), "Pause of a server that is down")
-	require.DirExists(t, p.Dir())
+	require.True(t, running(pid))
+	child := children(pid)
+	require.Len(t, child, 1)
 
-	require.NoError(t, p.Start(startup(p)))
-	require.NoError(t, p.Kill())
+	p.Pause()
+	require.True(t, stopped(pid))
+	require.True(t, stopped(child[0]))
+	p.Resume()
+	require.False(t, stopped(child[0]))
+	p.Pause()
+	p.Stop()
+	require.True(t, p.Down())
+	require.False(t, running(pid))
+	require.Error(t, p.signal(pause), "Pause of a server that is down")
+	require.DirExists(t, p.Dir())
+	require.True(t, running(child[0]))
+	require.NoError(t, killAll(child))
+
+	p.Restart()
+	child = children(p.Pid())
+	p.Kill()
+	require.False(t, running(child[0]))
+	require.Empty(t, children(p.Pid()))
 }
 
 func TestServerThatExitsSaysWhy(t *testing.T) {
-	p := program(t, "echo exiting; echo the reason")
-	require.ErrorContains(t, p.Start(startup(p)), "the reason")
-	require.True(t, p.Down())
+	_, err := shells().tryAll(t, 1, shell("echo the reason"))
+	require.ErrorContains(t, err, "did not start:\nthe reason")
 }
 
-// A server may log that it is exiting before it logs that its port is taken.
-func TestTakenPortIsNoticedAfterTheServerSaidThatItExits(t *testing.T) {
-	p := program(t, `echo exiting; sleep 0.3; echo taken`)
-	s := startup(p)
-	s.Ready = func() bool {
-		eventually(t, func() bool { return s.Exiting(p.Log(0)) })
-		return false
-	}
-	require.ErrorIs(t, p.Start(s), ErrPortTaken)
+func TestATakenPortIsTriedAgain(t *testing.T) {
+	s := shells().Start(t, shell("echo Address already in use", "sleep 0.1; echo java.net.BindException",
+		"cd $0; echo >>starts; case $(wc -l <starts) in 2 | 3) echo address already in use ;; *) echo serving; exec sleep 600 ;; esac"))
+	s.Restart()
+	starts, err := os.ReadFile(s.File("starts"))
+	require.NoError(t, err)
+	require.Len(t, starts, 4)
 }
 
 func TestNothingOutlivesTheTestBinary(t *testing.T) {
@@ -115,7 +114,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, cmd.Start())
 			supervisor, server, dir := readChild(t, out)
-			require.True(t, alive(server))
+			require.True(t, running(server))
 			require.DirExists(t, dir)
 
 			require.NoError(t, end(cmd))
@@ -123,7 +122,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 
 			eventually(t, func() bool {
 				_, err := os.Stat(dir)
-				return !alive(server) && errors.Is(err, os.ErrNotExist)
+				return !running(server) && errors.Is(err, os.ErrNotExist)
 			})
 			eventually(t, func() bool { return !running(supervisor) })
 		})
@@ -133,15 +132,14 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 // startAndHang runs in a child process. It starts servers, prints their process
 // IDs and directories, and waits for a signal.
 func startAndHang(t *testing.T, kind string) {
-	p := program(t, "echo ready; exec sleep 600")
-	require.NoError(t, p.Start(startup(p)))
+	p := program(t, "echo serving; exec sleep 600")
 	if strings.HasPrefix(kind, "paused") {
-		require.NoError(t, p.Pause())
+		p.Pause()
 	}
 	// Catch SIGHUP, because it would be ignored if the test runs under nohup.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
-	fmt.Printf("started %d %d %s\n", p.SupervisorPid(), p.Pid(), p.Dir())
+	fmt.Printf("started %d %d %s\n", p.supervisor.cmd.Process.Pid, p.Pid(), p.Dir())
 	<-signals
 	os.Exit(1) // without any cleanup
 }
@@ -155,18 +153,4 @@ func readChild(t *testing.T, out io.Reader) (supervisor, server int, dir string)
 	}
 	t.Fatal("the child did not start a server")
 	return 0, 0, ""
-}
-
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
-
-// running reports whether the process exists and is not a zombie. If the first
-// process of a container does not reap orphans, they remain zombies forever.
-func running(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
-	if err != nil {
-		_, noProc := os.Stat("/proc/self/stat")
-		return alive(pid) && noProc != nil
-	}
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return !bytes.HasPrefix(state, []byte("Z"))
 }

@@ -35,7 +35,6 @@ while read -r order; do
 		echo "$pid" ;;
 	kill) end KILL; echo ok ;;
 	stop) end TERM; echo ok ;;
-	await) wait "$pid" 2>/dev/null; pid=; echo ok ;;
 	esac
 done
 end KILL
@@ -84,8 +83,6 @@ func (s *supervisor) start() (int, error) {
 // exit.
 func (s *supervisor) kill() error { _, err := s.order("kill"); return err }
 func (s *supervisor) stop() error { _, err := s.order("stop"); return err }
-
-func (s *supervisor) await() error { _, err := s.order("await"); return err }
 
 func (s *supervisor) order(order string) (string, error) {
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -34,8 +35,8 @@ func pause(pid int) error {
 	return nil
 }
 
-// stopped reports whether all threads of a process are stopped. Without /proc
-// it cannot tell, and returns true.
+// stopped reports whether all threads of a process are stopped or have exited.
+// Without /proc it cannot tell, and returns true.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
@@ -44,7 +45,7 @@ func stopped(pid int) bool {
 			continue // the thread has exited
 		}
 		_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
-		if len(state) > 0 && state[0] != 'T' {
+		if len(state) > 0 && state[0] != 'T' && state[0] != 'Z' {
 			return false
 		}
 	}
@@ -52,3 +53,51 @@ func stopped(pid int) bool {
 }
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
+// running reports whether the process exists and is not a zombie. If the first
+// process of a container does not reap orphans, they remain zombies forever.
+// Without /proc, running takes a zombie for a process.
+func running(pid int) bool {
+	state, _ := stat(pid)
+	return state != 'Z' && syscall.Kill(pid, 0) == nil
+}
+
+// children returns the child processes of pid. For a server that is down, whose
+// pid is 0, it returns none, although processes in a container may have the
+// parent 0.
+func children(pid int) (found []int) {
+	if pid <= 0 {
+		return nil
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		child, _ := strconv.Atoi(filepath.Base(process))
+		if _, parent := stat(child); parent == pid {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// stat returns the state of a process, such as 'Z', and its parent, or zeros
+// without /proc.
+func stat(pid int) (state byte, parent int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // pid (name) state parent ...
+	_, _ = fmt.Sscanf(string(text[bytes.LastIndexByte(text, ')')+1:]), " %c %d", &state, &parent)
+	return state, parent
+}
+
+// killAll kills processes and waits for them to exit.
+func killAll(pids []int) error {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // which may have exited
+	}
+	for _, pid := range pids {
+		for end := time.Now().Add(ReadyWithin); running(pid); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Errorf("testenv: process %d goes on after SIGKILL", pid)
+			}
+		}
+	}
+	return nil
+}

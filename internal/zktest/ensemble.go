@@ -1,10 +1,11 @@
 package zktest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,9 +26,8 @@ type Ensemble struct {
 
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// peer holds the two ports on which a server accepts connections from the other
-// servers.
-type peer struct{ quorum, election int }
+// Indices of the ports on which a server accepts connections of the others.
+const quorumPort, electionPort = 2, 3
 
 // StartEnsemble starts n servers, or three if n is 0, and waits until all of
 // them have joined the quorum and serve clients. They are killed and their
@@ -41,82 +41,53 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	if n == 0 {
 		n = 3
 	}
-	e := ensembles.Start(t, func() (*Ensemble, error) { return newEnsemble(t, n, opts) })
+	e := &Ensemble{}
+	t.Cleanup(e.close)
+	zooKeeper.StartAll(t, n, func(s *testenv.Server, all []*testenv.Server) ([]string, func() bool) {
+		i := slices.Index(all, s)
+		if i == 0 {
+			e.close() // if a port was taken
+			e.Servers = nil
+			s.Must(e.connect(all))
+		}
+		e.Servers = append(e.Servers, &Server{*s, new(words)})
+		s.Must(os.Mkdir(s.File("data"), 0o700))
+		s.Write("data/myid", id(i))
+		settings := newSettings(map[string]string{"initLimit": "6", "syncLimit": "10", "reconfigEnabled": "false"}, opts)
+		maps.Copy(settings.config, e.view(i, s))
+		settings.ready = (*Server).listening
+		return settings.configure(e.Servers[i])
+	})
 	e.WaitQuorum(t)
 	return e
 }
 
-var ensembles = testenv.Servers[*Ensemble]{Require: Require, Launch: (*Ensemble).launch, Close: (*Ensemble).close}
-
-func newEnsemble(t testing.TB, n int, opts []Option) (_ *Ensemble, err error) {
-	e := &Ensemble{}
-	defer func() {
-		if err != nil {
-			_ = e.close()
-		}
-	}()
-	peers, err := e.connect(n)
-	if err != nil {
-		return e, err
-	}
-	for i := range n {
-		s := newSettings(nil)
-		maps.Copy(s.config, map[string]string{"initLimit": "6", "syncLimit": "10", "reconfigEnabled": "false", "myid": id(i)})
-		for _, opt := range opts {
-			opt(s)
-		}
-		maps.Copy(s.config, e.view(i, peers[i]))
-		p, err := newProcess(s)
-		if err != nil {
-			return e, err
-		}
-		p.ready = (*process).listening
-		e.Servers = append(e.Servers, newServer(t, p))
-	}
-	return e, nil
-}
-
-// launch starts the servers concurrently, because each waits for the others.
-func (e *Ensemble) launch() error {
-	return testenv.Each(e.Servers, func(s *Server) error { return s.launch() })
-}
-
-// connect chooses all ports and creates the proxies between the servers. The
-// proxies do not accept connections yet.
-func (e *Ensemble) connect(n int) ([]peer, error) {
-	peers := make([]peer, n)
-	for i := range peers {
-		var errs [2]error
-		peers[i].quorum, errs[0] = testenv.FreePort()
-		peers[i].election, errs[1] = testenv.FreePort()
-		if err := errors.Join(errs[:]...); err != nil {
-			return nil, err
-		}
-	}
-	e.links = make([][]*peerLink, n)
-	for i := range n {
-		e.links[i] = make([]*peerLink, n)
-		for j := range n {
+// connect creates the proxies between the servers.
+func (e *Ensemble) connect(all []*testenv.Server) error {
+	e.links = make([][]*peerLink, len(all))
+	for i := range all {
+		e.links[i] = make([]*peerLink, len(all))
+		for j, to := range all {
 			if i == j {
 				continue
 			}
-			link, err := newPeerLink(peers[j])
+			link, err := newPeerLink(to)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			e.links[i][j] = link
 		}
 	}
 	e.serveLinks()
-	return peers, nil
+	return nil
 }
 
-func newPeerLink(to peer) (*peerLink, error) {
-	quorum, err := testenv.ListenProxy(testenv.Loopback(to.quorum))
+func newPeerLink(to *testenv.Server) (*peerLink, error) {
+	quorum, err := testenv.ListenProxy(testenv.Loopback(to.Port(quorumPort)))
 	if err != nil {
 		return nil, err
 	}
-	election, err := testenv.ListenProxy(testenv.Loopback(to.election))
+	election, err := testenv.ListenProxy(testenv.Loopback(to.Port(electionPort)))
 	if err != nil {
 		quorum.Close()
 		return nil, err
@@ -182,9 +153,9 @@ func readdress(greeting []byte, addr string) []byte {
 }
 
 // view returns the server.* lines in the configuration of server i, which
-// reaches every other server through a proxy. self holds the ports of server i.
-func (e *Ensemble) view(i int, self peer) map[string]string {
-	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.quorum, self.election)}
+// reaches every other server through a proxy.
+func (e *Ensemble) view(i int, self *testenv.Server) map[string]string {
+	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.Port(quorumPort), self.Port(electionPort))}
 	for j, link := range e.links[i] {
 		if link != nil {
 			lines["server."+id(j)] = "127.0.0.1:" + link.quorum.Port() + ":" + link.election.Port()
@@ -354,11 +325,11 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) b
 // Such a server may still be the leader, for example if it is busy.
 const noAnswer = "no answer: "
 
-func (p *process) mode() string {
-	if p.proc.Down() {
+func (s *Server) mode() string {
+	if s.Down() {
 		return "down"
 	}
-	answer, err := p.poll("srvr")
+	answer, err := s.poll("srvr")
 	if err != nil {
 		return noAnswer + err.Error()
 	}
@@ -370,15 +341,12 @@ func (p *process) mode() string {
 	return strings.TrimSpace(answer)
 }
 
-func (p *process) syncedFollowers() int {
-	numbers, err := p.mntr()
+func (s *Server) syncedFollowers() int {
+	numbers, err := s.mntr()
 	if err != nil {
 		return -1
 	}
 	return int(numbers["zk_synced_followers"])
 }
 
-func (e *Ensemble) close() error {
-	defer e.eachProxy((*testenv.Proxy).Close)
-	return testenv.Each(e.Servers, func(s *Server) error { return s.proc.Close() })
-}
+func (e *Ensemble) close() { e.eachProxy((*testenv.Proxy).Close) }

@@ -8,30 +8,46 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
 	"time"
-
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-func (p *process) fourLetter(word string) (string, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	return p.ask(word, 5*time.Second)
+// words counts the four-letter words sent to a server. All that a test has of it
+// share them.
+type words struct {
+	mu sync.Mutex // held while a four-letter word is unanswered
+	// sent is the number of four-letter words sent since startCounting, guarded
+	// by mu. The server counts them as packets, so [Server.Requests] subtracts
+	// them.
+	sent    int64
+	ignored int64 // packets received before startCounting; guarded by mu
 }
 
-// poll sends a four-letter word like fourLetter, but with a short timeout,
-// because a starting server may accept a connection without ever answering.
-func (p *process) poll(word string) (string, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	return p.ask(word, 300*time.Millisecond)
+// FourLetter returns the answer to a four-letter word, such as ruok, stat or
+// cons.
+func (s *Server) FourLetter(word string) string {
+	s.T.Helper()
+	s.mu.Lock()
+	answer, err := s.ask(word, 5*time.Second)
+	s.mu.Unlock()
+	s.Must(err)
+	return answer
+}
+
+// poll sends a four-letter word with a short timeout, because a starting server
+// may accept a connection without ever answering.
+func (s *Server) poll(word string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ask(word, 300*time.Millisecond)
 }
 
 // ask sends a four-letter word and returns the answer. It increments
-// p.wordsSent even if no answer arrives, because a paused server receives the
-// word when it resumes. The caller holds p.asking.
-func (p *process) ask(word string, timeout time.Duration) (string, error) {
-	conn, err := net.DialTimeout("tcp", testenv.Loopback(p.port), timeout)
+// s.sent even if no answer arrives, because a paused server receives the
+// word when it resumes. The caller holds s.mu.
+func (s *Server) ask(word string, timeout time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
 		return "", err
 	}
@@ -40,7 +56,7 @@ func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
-	p.wordsSent++
+	s.sent++
 	answer, err := io.ReadAll(conn)
 	if err == nil && len(answer) == 0 {
 		err = fmt.Errorf("zktest: no answer to %s", word)
@@ -48,14 +64,14 @@ func (p *process) ask(word string, timeout time.Duration) (string, error) {
 	return string(answer), err
 }
 
-func (p *process) mntr() (map[string]int64, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	return p.askMntr()
+func (s *Server) mntr() (map[string]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.askMntr()
 }
 
-func (p *process) askMntr() (map[string]int64, error) {
-	answer, err := p.ask("mntr", 5*time.Second)
+func (s *Server) askMntr() (map[string]int64, error) {
+	answer, err := s.ask("mntr", 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -76,24 +92,59 @@ func (p *process) askMntr() (map[string]int64, error) {
 // the server has no quorum.
 var errNotServing = errors.New("no numbers")
 
-// startCounting makes p.requests count from now on. It is called when the
-// server is ready. A server without a quorum has counted no packets yet.
-func (p *process) startCounting() error {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	numbers, err := p.askMntr()
-	p.wordsSent, p.ignored = 0, numbers[packetsReceived]
+const packetsReceived = "zk_packets_received"
+
+// startCounting makes Requests count from now on. It is called when the server
+// is ready. A server without a quorum has counted no packets yet.
+func (s *Server) startCounting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	numbers, err := s.askMntr()
+	s.sent, s.ignored = 0, numbers[packetsReceived]
 	if errors.Is(err, errNotServing) {
 		return nil
 	}
 	return err
 }
 
-const packetsReceived = "zk_packets_received"
+// Requests returns the number of packets that clients have sent to the server.
+// Subtract an earlier result to count those in between.
+//
+// It is the server's zk_packets_received minus the four-letter words sent by
+// this package. It includes all requests (a Multi counts as one), new
+// connections, the closing of sessions, and pings. go-zookeeper sends a ping
+// every third of the session timeout, so use long timeouts for exact counts, or
+// [Proxy.Frames], which counts each operation separately. In an ensemble, the
+// count starts over after each election.
+func (s *Server) Requests(t testing.TB) int64 {
+	t.Helper()
+	s.mu.Lock()
+	numbers, err := s.askMntr()
+	requests := numbers[packetsReceived] - s.ignored - s.sent
+	s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return requests
+}
 
-func (p *process) requests() (int64, error) {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	numbers, err := p.askMntr()
-	return numbers[packetsReceived] - p.ignored - p.wordsSent, err
+// Mntr returns the numbers that the server reports in answer to the four-letter
+// word mntr. Fractional parts are dropped.
+func (s *Server) Mntr() map[string]int64 {
+	s.T.Helper()
+	numbers, err := s.mntr()
+	s.Must(err)
+	return numbers
+}
+
+// Watches returns the number of watches on the server.
+func (s *Server) Watches() int64 {
+	s.T.Helper()
+	return s.Mntr()["zk_watch_count"]
+}
+
+// Ephemerals returns the number of ephemeral nodes on the server.
+func (s *Server) Ephemerals() int64 {
+	s.T.Helper()
+	return s.Mntr()["zk_ephemerals_count"]
 }

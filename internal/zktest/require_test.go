@@ -35,7 +35,7 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	}
 	nowhere := "ZOOKEEPER_HOME=" + t.TempDir()
 
-	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", nowhere, requireVariable+"=")
+	cmd := child(t, "TestMissingZooKeeperIsReportedOrFails", nowhere, zooKeeper.Variable+"=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.Output()
@@ -44,7 +44,7 @@ func TestMissingZooKeeperIsReportedOrFails(t *testing.T) {
 	require.Contains(t, stderr.String(), "make test")
 	require.Equal(t, 2, bytes.Count(stdout, []byte("--- SKIP")))
 
-	cmd = child(t, "TestMissingZooKeeperIsReportedOrFails", nowhere, requireVariable+"=require")
+	cmd = child(t, "TestMissingZooKeeperIsReportedOrFails", nowhere, zooKeeper.Variable+"=require")
 	stdout, err = cmd.Output()
 	require.Error(t, err)
 	require.Equal(t, 2, bytes.Count(stdout, []byte("    --- FAIL")))
