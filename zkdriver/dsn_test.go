@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/dsn"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestDSNIsReadInFull(t *testing.T) {
@@ -42,7 +43,7 @@ func TestPlainConnectStringIsADSN(t *testing.T) {
 }
 
 func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
-	for dsn, part := range map[string]string{
+	testenv.RefuseDSNs(t, Driver{}, "zkdriver: ", "heim", map[string]string{
 		"":                            "no host",
 		"zk://":                       "no host",
 		"zk:///a":                     "no host",
@@ -96,13 +97,7 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"zk://u:geheim@h?acl=closed":  "neither",
 		"zk://u:geheim@h/\xff?a=b":    "chroot",
 		"zk://u:geheim@h?connect=1@2": "at sign",
-	} {
-		_, err := Driver{}.OpenConnector(dsn)
-		require.ErrorContains(t, err, part, dsn)
-		require.ErrorContains(t, err, "zkdriver: ", dsn)
-		require.NotContains(t, err.Error(), "geheim", dsn)
-		require.NotContains(t, err.Error(), "heim", dsn)
-	}
+	})
 }
 
 func TestNothingPrintsThePassword(t *testing.T) {
@@ -110,11 +105,7 @@ func TestNothingPrintsThePassword(t *testing.T) {
 	require.NoError(t, err)
 	settings := c.(*connector).settings
 	s := &session{settings: settings}
-	for _, v := range []any{c, settings, *settings, s, Driver{}} {
-		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
-			require.NotContains(t, fmt.Sprintf(format, v), "geheim")
-		}
-	}
+	testenv.HideSecret(t, "geheim", c, settings, *settings, s, Driver{})
 }
 
 func TestReservedAndForeignNamesAreRefused(t *testing.T) {

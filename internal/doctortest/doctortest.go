@@ -36,6 +36,14 @@ func Run(t testing.TB, c driver.Connector) (found Findings) {
 	return found
 }
 
+// Check calls [Run] for a data source name.
+func Check(t testing.TB, d driver.Driver, dsn string) Findings {
+	t.Helper()
+	c, err := d.OpenConnector(dsn)
+	require.NoError(t, err)
+	return Run(t, c)
+}
+
 // Password is the password to use in the data source names of tests. No finding
 // may contain it.
 const Password = "geheim"

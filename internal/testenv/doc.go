@@ -11,6 +11,8 @@
 //   - [Proxy] is a TCP proxy that cuts, delays and drops connections and, if it
 //     knows the protocol, counts, loses and holds individual requests, replies
 //     and events.
+//   - [Free] and [Contended] are benchmarks that compare dlock with what users
+//     of a store write without it: each [Way] is one method of locking.
 //   - [NewCerts] creates certificates.
 //   - [KeepPasswords] checks that errors contain no part of a password.
 //   - [Dependency] skips or fails a test if the machine lacks what it needs.

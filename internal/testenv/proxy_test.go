@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func echoServer(t *testing.T) (addr string) {
+func echoServer(t *testing.T) (addr string) { return recordingServer(t, io.Discard) }
+
+// recordingServer echoes everything, and first writes it to a record.
+func recordingServer(t *testing.T, record io.Writer) (addr string) {
 	t.Helper()
 	l, err := Listen()
 	require.NoError(t, err)
@@ -24,7 +27,7 @@ func echoServer(t *testing.T) (addr string) {
 			}
 			done.Go(func() {
 				defer conn.Close()
-				io.Copy(conn, conn)
+				io.Copy(conn, io.TeeReader(conn, record))
 			})
 		}
 	})
@@ -108,16 +111,39 @@ func TestProxyCountsRequestsOfItsProtocol(t *testing.T) {
 	require.Equal(t, map[int32]int{'a': 2, 'b': 1}, p.Counts())
 }
 
-func TestLostReplyClosesTheConnection(t *testing.T) {
-	p := NewProxy(t, echoServer(t), lines)
-	lost := p.LoseReply(func(op int32) bool { return op == 'b' })
-	c := dialProxy(t, p)
-	c.send("a")
-	c.requireReply("a")
-	c.send("b")
-	<-lost
-	_, err := c.in.ReadByte()
-	require.Error(t, err)
+func TestALostRequestOrReplyClosesTheConnection(t *testing.T) {
+	match := func(op int32) bool { return op == 'b' }
+	for reaches, lose := range map[string]func(p *Proxy) <-chan struct{}{
+		"a\n":    func(p *Proxy) <-chan struct{} { return p.LoseRequest(match) },
+		"a\nb\n": func(p *Proxy) <-chan struct{} { return p.LoseReply(match) },
+	} {
+		read, record := io.Pipe()
+		p := NewProxy(t, recordingServer(t, record), lines)
+		lost := lose(p)
+		c := dialProxy(t, p)
+		c.send("a")
+		arrived := make([]byte, len(reaches))
+		_, err := io.ReadFull(read, arrived[:2])
+		require.NoError(t, err)
+		c.requireReply("a")
+		c.send("b")
+		_, err = io.ReadFull(read, arrived[2:])
+		require.NoError(t, err)
+		require.Equal(t, reaches, string(arrived))
+		<-lost
+		_, err = c.in.ReadByte()
+		require.Error(t, err)
+		c = dialProxy(t, p)
+		c.send("b")
+		_, err = io.ReadFull(read, arrived[:2]) // blocks, and reads what arrived before
+		require.NoError(t, err)
+		require.Equal(t, "b\n", string(arrived[:2]))
+		c.requireReply("b")
+		c.send("c")
+		_, err = io.ReadFull(read, arrived[:2])
+		require.NoError(t, err)
+		require.Equal(t, "c\n", string(arrived[:2]), "the lost request has arrived all the same")
+	}
 }
 
 func TestHeldReplyKeepsTheOrder(t *testing.T) {

@@ -234,42 +234,25 @@ func (l *peerLink) each(f func(*testenv.Proxy)) {
 }
 
 // Leader waits until a majority follows a leader, and returns its index.
-func (e *Ensemble) Leader(t testing.TB) int {
+func (e *Ensemble) Leader(t testing.TB) (leader int) {
 	t.Helper()
-	leader := -1
-	e.wait(t, "a leader", func(modes []string) bool {
-		following := 0
-		leader = -1
-		for i, mode := range modes {
-			switch mode {
-			case "leader":
-				leader = i
-				following++
-			case "follower":
-				following++
-			}
+	e.wait(t, "a leader", func(modes map[string][]int) bool {
+		if len(modes["leader"]) > 0 {
+			leader = modes["leader"][len(modes["leader"])-1]
 		}
-		return leader >= 0 && following > len(modes)/2
+		return len(modes["leader"]) > 0 && 2*(len(modes["leader"])+len(modes["follower"])) > len(e.Servers)
 	})
 	return leader
 }
 
 // Follower waits for a leader and returns the index of its first follower.
-func (e *Ensemble) Follower(t testing.TB) int {
+func (e *Ensemble) Follower(t testing.TB) (follower int) {
 	t.Helper()
-	follower := -1
-	e.wait(t, "a follower", func(modes []string) bool {
-		follower = -1
-		leaders := 0
-		for i, mode := range modes {
-			if mode == "follower" && follower < 0 {
-				follower = i
-			}
-			if mode == "leader" {
-				leaders++
-			}
+	e.wait(t, "a follower", func(modes map[string][]int) bool {
+		if len(modes["follower"]) > 0 {
+			follower = modes["follower"][0]
 		}
-		return leaders == 1 && follower >= 0
+		return len(modes["leader"]) == 1 && len(modes["follower"]) > 0
 	})
 	return follower
 }
@@ -278,23 +261,10 @@ func (e *Ensemble) Follower(t testing.TB) int {
 // it, and all have caught up.
 func (e *Ensemble) WaitQuorum(t testing.TB) {
 	t.Helper()
-	e.wait(t, "a quorum of all running servers", func(modes []string) bool {
-		leader, following := -1, 0
-		for i, mode := range modes {
-			switch mode {
-			case "leader":
-				if leader >= 0 {
-					return false
-				}
-				leader = i
-			case "follower":
-				following++
-			case "down":
-			default:
-				return false
-			}
-		}
-		return leader >= 0 && 2*(following+1) > len(modes) && e.Servers[leader].syncedFollowers() == following
+	e.wait(t, "a quorum of all running servers", func(modes map[string][]int) bool {
+		leads, following := modes["leader"], len(modes["follower"])
+		return len(leads) == 1 && 1+following+len(modes["down"]) == len(e.Servers) &&
+			2*(following+1) > len(e.Servers) && e.Servers[leads[0]].syncedFollowers() == following
 	})
 }
 
@@ -302,17 +272,18 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 // busy machine may lose their leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the modes of all servers until enough returns true. A server's
-// mode is what it answers, such as "leader" or "follower". If the server was
+// wait polls the servers until enough returns true for their indices by mode. A
+// server's mode is what it answers, such as "leader" or "follower". If the server was
 // killed or stopped, its mode is "down". If it did not answer in time, its mode
 // begins with noAnswer.
-func (e *Ensemble) wait(t testing.TB, what string, enough func(modes []string) bool) {
+func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string][]int) bool) {
 	t.Helper()
-	var modes []string
+	var modes map[string][]int
 	for deadline := time.Now().Add(electedWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		modes = modes[:0]
-		for _, s := range e.Servers {
-			modes = append(modes, s.mode())
+		modes = make(map[string][]int)
+		for i, s := range e.Servers {
+			mode := s.mode()
+			modes[mode] = append(modes[mode], i)
 		}
 		if enough(modes) {
 			return

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,11 +13,13 @@ func eventually(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
 }
 
-func within(t *testing.T, what <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-what:
-	case <-time.After(30 * time.Second):
-		t.Fatal("not within 30s: the channel has not closed")
-	}
+func create(conn *zk.Conn, path string) error {
+	_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	return err
+}
+
+func async(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
 }

@@ -65,13 +65,23 @@ func findJars(zookeeperHome, jars string) (string, error) {
 		}
 		return filepath.Join(lib, "*"), nil
 	}
+	paths, err := classPath(jars, debianClassPath)
+	if err != nil {
+		return "", fmt.Errorf("%w and no ZOOKEEPER_HOME", err)
+	}
+	return paths, nil
+}
+
+// classPath returns those of the named jars that exist in a directory. The first
+// must exist.
+func classPath(dir string, names []string) (string, error) {
 	var paths []string
-	for _, name := range debianClassPath {
-		path := filepath.Join(jars, name+".jar")
+	for i, name := range names {
+		path := filepath.Join(dir, name+".jar")
 		if _, err := os.Stat(path); err == nil {
 			paths = append(paths, path)
-		} else if name == "zookeeper" {
-			return "", fmt.Errorf("no %s and no ZOOKEEPER_HOME", path)
+		} else if i == 0 {
+			return "", fmt.Errorf("no %s", path)
 		}
 	}
 	return strings.Join(paths, string(os.PathListSeparator)), nil

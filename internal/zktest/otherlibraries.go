@@ -52,16 +52,11 @@ func findCurator(given, debian string) (string, error) {
 		}
 		return filepath.Join(given, "*"), nil
 	}
-	var paths []string
-	for _, jar := range debianCuratorJars {
-		path := filepath.Join(debian, jar+".jar")
-		if _, err := os.Stat(path); err == nil {
-			paths = append(paths, path)
-		} else if strings.HasPrefix(jar, "curator") {
-			return "", fmt.Errorf("no %s: install libcurator-recipes-java, or set %s", path, curatorVariable)
-		}
+	paths, err := classPath(debian, debianCuratorJars)
+	if err != nil {
+		return "", fmt.Errorf("%w: install libcurator-recipes-java, or set %s", err, curatorVariable)
 	}
-	return strings.Join(paths, string(os.PathListSeparator)), nil
+	return paths, nil
 }
 
 // Kazoo returns a command that runs a Python program that uses kazoo. It
