@@ -70,8 +70,7 @@ func TestAnExistingClusterClientIsFollowedToItsMasters(t *testing.T) {
 		require.NoError(t, err)
 		session, err := c.Connect(t.Context())
 		require.NoError(t, err)
-		_, err = session.Create(t.Context(), "stock/42", spec())
-		require.NoError(t, err)
+		create(t, session, "stock/42")
 		servers[driver.Inspect(session).Describe().Server] = true
 		require.NoError(t, session.Close())
 	}

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // The tests in this file change the system clock of a Redis server.
@@ -56,13 +56,8 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	s.server.SetClock(-time.Hour)
 	require.Greater(t, s.leftOf(t), 30*time.Minute)
 
-	granted := make(chan *dlock.Lock)
 	mutex := s.newClient().RWMutex("stock/42")
-	go func() {
-		next, err := mutex.Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
+	granted := testenv.LockLater(t, mutex)
 	s.waitForContenders(2)
 	require.Empty(t, granted)
 	s.server.SetClock(0)
@@ -99,13 +94,8 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	s := withClock(t, "session_timeout=8s")
 	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
 	require.NoError(t, err)
-	granted := make(chan *dlock.Lock)
 	mutex := s.newClient().RWMutex("stock/42")
-	go func() {
-		next, err := mutex.Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
+	granted := testenv.LockLater(t, mutex)
 	s.waitForWatchers(holder, 1)
 	s.server.SetClock(time.Hour)
 	<-holder.Lost()

@@ -23,6 +23,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -41,36 +42,25 @@ func lockOnce(t *testing.T, dsn string) error {
 	return lock.Unlock()
 }
 
-func TestUserAndPassword(t *testing.T) {
+func TestUsersAndTheirRights(t *testing.T) {
+	const rights = "+@connection +@scripting +@read +@write +@sortedset +@hash +info +time +publish +subscribe"
 	server := redistest.Start(t, redistest.With("requirepass hunter2",
-		"user app on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +info +time +publish +subscribe +config|get",
-		"user quiet on >hunter3 ~{dlock}:* &{dlock}:* +@connection +@scripting +@read +@write +@sortedset +@hash +info +time +publish +subscribe",
-		"user weak on >hunter3 ~other:* +@all"))
+		"user app on >hunter3 ~{dlock}:* &{dlock}:* "+rights+" +config|get", "user quiet on >hunter3 ~{dlock}:* &{dlock}:* "+rights,
+		"user keys on >hunter3 ~other:* &* +@all", "user commands on >hunter3 ~* &* +@all -evalsha",
+		"user channels on >hunter3 ~* &other +@all", "user scripts on >hunter3 ~* &* +@all -zadd"))
 	for _, login := range []string{":hunter2", "app:hunter3", "quiet:hunter3"} {
 		assert.NoError(t, lockOnce(t, "redis://"+login+"@"+server.Addr()), login)
 	}
-	for login, want := range map[string]string{"": "NOAUTH", ":hunter9": "WRONGPASS", "app:hunter9": "WRONGPASS", "weak:hunter3": "NOPERM"} {
+	const remedy = "the package documentation of redisdriver lists the permissions that the user needs"
+	for login, want := range map[string]string{
+		"": "NOAUTH", ":hunter9": "WRONGPASS", "app:hunter9": "WRONGPASS",
+		"keys:hunter3": remedy, "commands:hunter3": remedy, "channels:hunter3": remedy, "scripts:hunter3": remedy,
+	} {
 		err := lockOnce(t, "redis://"+login+"@"+server.Addr())
 		assert.ErrorContains(t, err, want, login)
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, login)
 		assert.NotContains(t, err.Error(), "hunter", login)
 	}
-}
-
-func TestAMissingPermissionIsSaidWithItsRemedy(t *testing.T) {
-	server := redistest.Start(t, redistest.With(
-		"user keys on nopass ~other:* &* +@all", "user commands on nopass ~* &* +@all -evalsha",
-		"user channels on nopass ~* &other +@all", "user scripts on nopass ~* &* +@all -zadd"))
-	for _, user := range []string{"keys", "commands", "channels", "scripts"} {
-		err := lockOnce(t, "redis://"+user+":x@"+server.Addr())
-		assert.ErrorContains(t, err, "the package documentation of redisdriver lists the permissions that the user needs", user)
-		assert.NotErrorIs(t, err, dlock.ErrUnavailable, user)
-	}
-}
-
-func TestUnixSocket(t *testing.T) {
-	server := redistest.Start(t)
-	require.NoError(t, lockOnce(t, "unix://"+server.Socket()))
 }
 
 func TestTLS(t *testing.T) {
@@ -106,9 +96,7 @@ func TestTLS(t *testing.T) {
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
 		"TLS without a word": "redis://" + server.SecureAddr() + "?read_timeout=200ms",
 	} {
-		c, err := Driver{}.OpenConnector(bad)
-		require.NoError(t, err)
-		_, err = c.Connect(t.Context())
+		_, err := testenv.Connect(t, Driver{}, bad)
 		assert.Error(t, err, name)
 	}
 }
@@ -118,26 +106,15 @@ func TestTLS(t *testing.T) {
 // alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
-	pair, err := tls.LoadX509KeyPair(certs.Server.Cert, certs.Server.Key)
-	require.NoError(t, err)
-	l, err := net.Listen("tcp", testenv.Loopback(0))
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() {
-		conn, err := l.Accept()
-		if err == nil {
-			t.Cleanup(func() { conn.Close() })
-			config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-			config.MaxVersion = tls.VersionTLS12 // unlike 1.3, rejects a client certificate during the handshake
-			err = tls.Server(conn, config).HandshakeContext(t.Context())
-		}
-		served <- err
-	}()
+	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+	config.MaxVersion = tls.VersionTLS12 // unlike 1.3, rejects a client certificate during the handshake
+	served := make(chan error, 100)
+	addr := doctortest.Listen(t, func(conn net.Conn) {
+		served <- tls.Server(conn, config).HandshakeContext(t.Context())
+		<-t.Context().Done()
+	})
 	q := url.Values{"tls_ca": {certs.CA}, "tls_cert": {certs.Stranger.Cert}, "tls_key": {certs.Stranger.Key}}
-	c, err := Driver{}.OpenConnector("rediss://" + l.Addr().String() + "?" + q.Encode())
-	require.NoError(t, err)
-	_, err = c.Connect(t.Context())
-	l.Close()
+	_, err := testenv.Connect(t, Driver{}, "rediss://"+addr+"?"+q.Encode())
 	require.ErrorAs(t, <-served, new(*tls.CertificateVerificationError))
 	require.ErrorContains(t, err, "remote error: tls: ")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
@@ -185,24 +162,10 @@ func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 
 var errGivenUp = errors.New("given up by the test")
 
-func TestAServerThatIsDownIsUnavailable(t *testing.T) {
-	port, err := testenv.FreePort()
-	require.NoError(t, err)
-	c, err := Driver{}.OpenConnector("redis://" + testenv.Loopback(port))
-	require.NoError(t, err)
-	_, err = c.Connect(t.Context())
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = c.Connect(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-}
-
 func TestRepliesThatPass(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, "session_timeout=10s")
-	session, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	session := s.session()
 	create := func() error {
 		_, err := session.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-", Data: []byte("x")})
 		return err
@@ -215,7 +178,7 @@ func TestRepliesThatPass(t *testing.T) {
 	server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	require.NoError(t, create())
 	server.Do("SET", s.key("q:other"), "a string")
-	_, err = session.List(t.Context(), "other")
+	_, err := session.List(t.Context(), "other")
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
@@ -276,13 +239,10 @@ func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
 	require.NoError(t, lockOnce(t, "redis://"+server.Addr()))
 
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true&" + longTimeout)
-	require.NoError(t, err)
-	session, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	defer session.Close()
+	dsn := "redis://" + server.Addr() + "?empty_is_new=true&" + longTimeout
+	session := testenv.Session(t, Driver{}, dsn)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	_, err = c.Connect(t.Context())
+	_, err = testenv.Connect(t, Driver{}, dsn)
 	require.ErrorContains(t, err, "allkeys-lru", "each session checks the settings")
 	require.NoError(t, beat(t.Context(), session), "less than a minute later")
 	inside(session).looked.Store(new(time.Time))
@@ -292,8 +252,7 @@ func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
 // Callers may use all connections that pool_size permits.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	hold := s.proxy(made).HoldRequests(is(faults.OpList))
 	first := make(chan error, 1)
 	go func() {
@@ -303,7 +262,7 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	<-hold.Held()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err = made.List(ctx, "stock/42")
+	_, err := made.List(ctx, "stock/42")
 	require.ErrorContains(t, err, "all 1 requests that the session may make at once were under way: raise pool_size")
 	require.NoError(t, beat(t.Context(), made))
 	hold.Release()
@@ -316,11 +275,7 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	logged := dialsLogged.Load()
-	c, err := Driver{}.OpenConnector("redis://" + server.Addr() + "?empty_is_new=true&session_timeout=10m&pool_size=1")
-	require.NoError(t, err)
-	made, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	defer made.Close()
+	made := testenv.Session(t, Driver{}, "redis://"+server.Addr()+"?empty_is_new=true&session_timeout=10m&pool_size=1")
 	list := func() error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -338,6 +293,15 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
+// leadTo breaks the connections of a session and replaces its addresses.
+func leadTo(s driver.Session, addr string) {
+	link := inside(s).link
+	link.mu.Lock()
+	link.addrs = []string{addr}
+	link.mu.Unlock()
+	link.drop()
+}
+
 // The session must not redial in a tight loop if each connection is closed as
 // soon as it is accepted.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
@@ -346,25 +310,8 @@ func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	made, joined := s.join(t, "stock/42")
 	_, err := made.Watch(t.Context(), "stock/42", joined.Place)
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", testenv.Loopback(0))
-	require.NoError(t, err)
 	var dials atomic.Int64
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			dials.Add(1)
-			conn.Close()
-		}
-	}()
-	defer l.Close()
-	link := inside(made).link
-	link.mu.Lock()
-	link.addrs = []string{l.Addr().String()}
-	link.mu.Unlock()
-	link.drop()
+	leadTo(made, doctortest.Listen(t, func(net.Conn) { dials.Add(1) }))
 	_, err = made.Create(t.Context(), "stock/43", spec())
 	require.Error(t, err)
 	<-made.Done()
@@ -399,10 +346,7 @@ func unreachable(t *testing.T) string {
 // silentServer returns the address of a server that accepts connections but
 // never answers.
 func silentServer(t *testing.T) string {
-	l, err := net.Listen("tcp", testenv.Loopback(0))
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l.Addr().String()
+	return doctortest.Listen(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 }
 
 func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
@@ -427,32 +371,20 @@ func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 		assert.NotErrorIs(t, err, context.DeadlineExceeded, what)
 		assert.NotErrorIs(t, err, context.Canceled, what)
 	}
-	connect := func(dsn string) (driver.Session, error) {
-		c, err := Driver{}.OpenConnector(dsn)
-		require.NoError(t, err)
-		return c.Connect(context.Background())
-	}
 	far := unreachable(t)
 	for _, dsn := range []string{
 		"redis://" + far + "?dial_timeout=100ms", "rediss://" + silentServer(t) + "?dial_timeout=100ms",
 		"redis://" + far + "?dial_timeout=100ms&master_name=locks",
 	} {
-		_, err := connect(dsn)
+		_, err := testenv.Connect(t, Driver{}, dsn)
 		check(dsn, err)
 	}
-	made, err := connect("redis://" + server.Addr() + "?dial_timeout=3s&empty_is_new=true&session_timeout=10m&namespace=" + newNamespace())
-	require.NoError(t, err)
-	s := inside(made)
-	s.link.mu.Lock()
-	s.link.addrs = []string{far}
-	s.link.mu.Unlock()
-	s.link.drop()
-	_, err = made.List(context.Background(), "stock/42")
+	made := testenv.Session(t, Driver{}, "redis://"+server.Addr()+"?dial_timeout=3s&empty_is_new=true&session_timeout=10m&namespace="+newNamespace())
+	leadTo(made, far)
+	_, err := made.List(context.Background(), "stock/42")
 	check("List", err)
 	check("Close", made.Close())
-	s.link.mu.Lock()
-	s.link.addrs = []string{server.Addr()}
-	s.link.mu.Unlock()
+	leadTo(made, server.Addr())
 	require.NoError(t, made.Close())
 }
 
@@ -466,13 +398,9 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	})
 	hold := p.HoldReplies(func(op int32) bool { return op == opSubscribe })
 	defer hold.Release()
-	c, err := Driver{}.OpenConnector("redis://" + p.Addr() + "?empty_is_new=true&read_timeout=1s")
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err = c.Connect(ctx)
+	_, err := testenv.Connect(t, Driver{}, "redis://"+p.Addr()+"?empty_is_new=true&read_timeout=1s")
 	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.NoError(t, ctx.Err(), "Connect has waited for the context of its caller")
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "Connect has waited for the context of its caller")
 }
 
 // If one server permanently rejects the client but another is merely down, the
@@ -493,9 +421,7 @@ func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 			down + "?addr=" + c.refuses:      true,
 			c.refuses + "?addr=" + c.refuses: false,
 		} {
-			connector, err := Driver{}.OpenConnector(c.scheme + addrs + c.params)
-			require.NoError(t, err)
-			_, err = connector.Connect(t.Context())
+			_, err := testenv.Connect(t, Driver{}, c.scheme+addrs+c.params)
 			assert.Error(t, err)
 			assert.Equal(t, unavailable, errors.Is(err, driver.ErrUnavailable), "%s: %v", addrs, err)
 		}
@@ -504,38 +430,25 @@ func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 
 func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	for reply, unavailable := range map[string]bool{"ERR max number of clients reached": true, "DENIED Redis is running in protected mode": false} {
-		l, err := net.Listen("tcp", testenv.Loopback(0))
-		require.NoError(t, err)
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = conn.Read(make([]byte, 1000)) // the handshake
-				_, _ = conn.Write([]byte("-" + reply + "\r\n"))
-				conn.Close()
-			}
-		}()
+		addr := doctortest.Listen(t, func(conn net.Conn) {
+			_, _ = conn.Read(make([]byte, 1000)) // the handshake
+			_, _ = conn.Write([]byte("-" + reply + "\r\n"))
+		})
 		for _, login := range []string{"", "user:password@"} {
-			c, err := Driver{}.OpenConnector("redis://" + login + l.Addr().String())
-			require.NoError(t, err)
-			_, err = c.Connect(t.Context())
+			_, err := testenv.Connect(t, Driver{}, "redis://"+login+addr)
 			assert.ErrorContains(t, err, reply)
 			assert.Equal(t, unavailable, errors.Is(err, driver.ErrUnavailable), "%v", err)
 			assert.NotContains(t, err.Error(), "rediss")
 		}
-		l.Close()
 	}
 }
 
 func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	require.Equal(t, "1", s.server.Do("HGET", s.key("gen"), "layout"))
 	s.server.Do("HSET", s.key("gen"), "layout", "2")
-	_, err = s.Connect(t.Context())
+	_, err := s.Connect(t.Context())
 	require.ErrorContains(t, err, "the keys of the namespace have layout 2, and this version of dlock has layout 1")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	require.NoError(t, beat(t.Context(), made))
@@ -547,31 +460,17 @@ func TestRepliesOfProxiesAndOfOtherServers(t *testing.T) {
 		"ERR Error running script: @user_script:8: script tried accessing undeclared key": "lacks scripts that compute the names of keys",
 		"ERR Error compiling script: section (replication) is not supported":              "lacks INFO replication",
 	} {
-		l, err := net.Listen("tcp", testenv.Loopback(0))
-		require.NoError(t, err)
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
+		addr := doctortest.Listen(t, func(conn net.Conn) {
+			for n, err := 1, error(nil); n > 0 && err == nil; { // one command at a time
+				if n, err = conn.Read(make([]byte, 1<<16)); n > 0 {
+					_, _ = conn.Write([]byte("-" + reply + "\r\n"))
 				}
-				go func() {
-					defer conn.Close()
-					for n, err := 1, error(nil); n > 0 && err == nil; { // one command at a time
-						if n, err = conn.Read(make([]byte, 1<<16)); n > 0 {
-							_, _ = conn.Write([]byte("-" + reply + "\r\n"))
-						}
-					}
-				}()
 			}
-		}()
-		c, err := Driver{}.OpenConnector("redis://" + l.Addr().String())
-		require.NoError(t, err)
-		_, err = c.Connect(t.Context())
+		})
+		_, err := testenv.Connect(t, Driver{}, "redis://"+addr)
 		assert.ErrorContains(t, err, reply)
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, want == "", errors.Is(err, driver.ErrUnavailable), "%v", err)
-		l.Close()
 	}
 }
 

@@ -84,10 +84,7 @@ func promote(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }
 func follow(t *testing.T, replica, master *redistest.Server) {
 	t.Helper()
 	replica.Do("REPLICAOF", "127.0.0.1", portOf(master))
-	require.Eventually(t, func() bool {
-		role, _ := replica.Do("ROLE").([]any)
-		return len(role) > 3 && role[3] == "connected"
-	}, time.Minute, 5*time.Millisecond)
+	connected(t, replica)
 }
 
 func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
@@ -204,12 +201,7 @@ func TestTheStrictestParametersCountAsLongAsTheirSession(t *testing.T) {
 	s := newStore(t, redistest.Start(t), "session_timeout=10s")
 	newReplica(t, s.server)
 	connect := func(params string) driver.Session {
-		c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()) + params)
-		require.NoError(t, err)
-		session, err := c.Connect(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(func() { session.Close() })
-		return session
+		return testenv.Session(t, Driver{}, s.dsn(s.server.Addr())+params)
 	}
 	earlier := connect("")
 	strict := connect("&replicas=1&grace=1h")

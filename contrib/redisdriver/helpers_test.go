@@ -169,6 +169,21 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
+// session is like Connect, but fails the test on an error.
+func (s *store) session() driver.Session {
+	s.t.Helper()
+	made, err := s.Connect(s.t.Context())
+	require.NoError(s.t, err)
+	return made
+}
+
+func create(t *testing.T, s driver.Session, queue string) driver.Joined {
+	t.Helper()
+	joined, err := s.Create(t.Context(), queue, spec())
+	require.NoError(t, err)
+	return joined
+}
+
 func (s *store) connector(addr string) (driver.Connector, error) {
 	if !s.existing {
 		return Driver{}.OpenConnector(s.dsn(addr))

@@ -70,8 +70,7 @@ func TestNobodyCanGuessAProof(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	proofs := make(map[string]bool)
 	for range 2 {
-		made, err := s.Connect(t.Context())
-		require.NoError(t, err)
+		made := s.session()
 		for range 2 {
 			_, err := made.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-"}) // no data
 			require.NoError(t, err)

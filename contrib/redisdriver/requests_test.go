@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // longTimeout makes timeouts so long that no periodic check runs during a test
@@ -74,21 +74,6 @@ func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store
 	t.Error("the machine is too busy, or there are too many requests")
 }
 
-func TestAFreeLockTakesTwoRequests(t *testing.T) {
-	takes(t, map[faults.Op]int{faults.OpCreate: 40, faults.OpDelete: 40}, func(t *testing.T, s *store) map[faults.Op]int {
-		mutex := s.newClient().RWMutex("stock/42")
-		for range 20 {
-			lock, err := mutex.Lock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, lock.Unlock())
-			reader, err := mutex.RLock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, reader.Unlock())
-		}
-		return s.requests()
-	})
-}
-
 // waitForWatchers waits until n other contenders watch the holder's node.
 func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
@@ -111,12 +96,7 @@ func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 			if !same {
 				client = s.newClient()
 			}
-			granted := make(chan *dlock.Lock, 1)
-			go func() {
-				next, err := client.RWMutex("stock/42").Lock(ctx)
-				assert.NoError(t, err)
-				granted <- next
-			}()
+			granted := testenv.LockLater(t, client.RWMutex("stock/42"))
 			s.waitForWatchers(holder, 1)
 			require.NoError(t, holder.Unlock())
 			require.NoError(t, (<-granted).Unlock())
@@ -129,9 +109,8 @@ func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 // not only those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	_, err = made.List(t.Context(), "stock/42") // opens a connection
+	made := s.session()
+	_, err := made.List(t.Context(), "stock/42") // opens a connection
 	require.NoError(t, err)
 	p := s.proxy(made)
 	waits := spec()
@@ -199,16 +178,15 @@ func TestEachCallIsOneScript(t *testing.T) {
 // A queue may hold thousands of nodes, whose data are for readers only.
 func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	other, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	other := s.session()
 	data := strings.Repeat("long", 1000)
 	var joined driver.Joined
 	for range 3 {
+		var err error
 		joined, err = other.Create(t.Context(), "stock/42", driver.NodeSpec{Prefix: "web-W-", Data: []byte(data)})
 		require.NoError(t, err)
 	}
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	size := func(script *redis.Script, args ...any) int {
 		reply, err := inside(made).eval(t.Context(), script, args...)
 		require.NoError(t, err)
@@ -226,13 +204,11 @@ func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 // else.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	waits := spec()
 	waits.Predecessor = func(ahead []driver.Node) int { return len(ahead) - 1 }
 	for range 10 {
-		_, err := made.Create(t.Context(), "stock/42", spec())
-		require.NoError(t, err)
+		create(t, made, "stock/42")
 	}
 	joined, err := made.Create(t.Context(), "stock/42", waits)
 	require.NoError(t, err)

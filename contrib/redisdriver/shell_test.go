@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // shell runs the redis-cli commands that two pages of docs show.
@@ -138,12 +138,7 @@ func TestAShellTakesPart(t *testing.T) {
 	other := sh.client()
 	_, err = other.RWMutex("stock/42").TryLock(t.Context())
 	require.ErrorIs(t, err, dlock.ErrLocked)
-	granted := make(chan *dlock.Lock, 1)
-	go func() {
-		next, err := other.RWMutex("stock/42").Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
+	granted := testenv.LockLater(t, other.RWMutex("stock/42"))
 	require.Eventually(t, func() bool {
 		lines, _ := sh.server.Do("HGET", "{dlock}:w:stock/42", own).(string)
 		return lines != ""
@@ -181,45 +176,13 @@ func TestAShellCancelsACreate(t *testing.T) {
 	require.Equal(t, []string{""}, sh.run(shellList))
 }
 
-func TestAShellKeepsItsSession(t *testing.T) {
-	t.Parallel()
-	redistest.RequireClock(t)
-	sh := newShell(t, redistest.WithClock())
-	sh.begin()
-	reply := sh.run(shellCreate)
-	waiting := sh.client()
-	granted := make(chan *dlock.Lock, 1)
-	go func() {
-		next, err := waiting.RWMutex("stock/42").Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
-	for step := range 5 {
-		sh.run(shellBeat, tenMinutes...)
-		sh.server.SetClock(time.Duration(step) * 4 * time.Minute)
-		require.Equal(t, "sh-W-"+reply[0], node(sh.run(shellList)[0]))
-	}
-	require.Empty(t, granted)
-	sh.server.SetClock(time.Hour)
-	lines, err := sh.try(shellBeat, tenMinutes...)
-	require.Error(t, err)
-	require.Contains(t, lines[0], "DLOCKENDED")
-	next := <-granted
-	require.NoError(t, next.Unlock())
-}
-
 func TestAnOperatorSeesAndMends(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)
 	sh.begin()
 	sh.run(shellCreate)
 	waiting := sh.client()
-	granted := make(chan *dlock.Lock, 1)
-	go func() {
-		next, err := waiting.RWMutex("stock/42").Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
+	granted := testenv.LockLater(t, waiting.RWMutex("stock/42"))
 	require.Eventually(t, func() bool { return len(sh.operator(showQueue)) == 4 }, 30*time.Second, time.Millisecond)
 	sessions := sh.operator("ZRANGE {dlock}:sessions 0 -1 WITHSCORES")
 	require.Len(t, sessions, 4, "%s", sessions)

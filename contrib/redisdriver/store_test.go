@@ -15,6 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // The tests in this file cover well-known faults of Redis locks.
@@ -100,13 +101,11 @@ func withoutMemory(server *redistest.Server) (mend func()) {
 func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	held, err := made.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	made := s.session()
+	held := create(t, made, "stock/42")
 	cancels := s.proxy(made).HoldRequests(is(faults.OpCleanUp))
 	s.proxy(made).LoseReply(is(faults.OpCreate))
-	_, err = made.Create(t.Context(), "stock/43", spec())
+	_, err := made.Create(t.Context(), "stock/43", spec())
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	defer withoutMemory(server)()
 	require.NoError(t, beat(t.Context(), made), "a heartbeat was refused")
@@ -130,24 +129,20 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 // failed to expire them would make all locks of the namespace fail.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	other, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	_, err = other.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	other := s.session()
+	create(t, other, "stock/42")
 	for _, end := range []func(driver.Session){
 		func(x driver.Session) { require.NoError(t, x.Close()) },
 		func(x driver.Session) { s.server.Do("ZADD", s.key("sessions"), "XX", "0", inside(x).id) },
 	} {
 		s.server.Do("DEL", s.key("q:stock/44"))
-		ends, err := s.Connect(t.Context())
-		require.NoError(t, err)
+		ends := s.session()
 		for _, queue := range []string{"stock/42", "stock/44"} {
-			_, err = ends.Create(t.Context(), queue, spec())
-			require.NoError(t, err)
+			create(t, ends, queue)
 		}
 		for _, queue := range []string{"stock/43", "stock/44"} {
 			s.server.Do("SET", s.key("q:"+queue), "a string")
-			_, err = ends.Create(t.Context(), queue, spec())
+			_, err := ends.Create(t.Context(), queue, spec())
 			require.ErrorContains(t, err, "WRONGTYPE")
 		}
 		end(ends)
@@ -161,8 +156,7 @@ func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 
 func TestOneRequestCancelsManyCreates(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	var creates []session.Change
 	for number := range int64(3) {
 		creates = append(creates, session.Change{Queue: "stock/42", Prefix: "web-W-", Number: number})
@@ -177,14 +171,12 @@ func TestOneRequestCancelsManyCreates(t *testing.T) {
 // could get the same sequence, and both be first in the queue.
 func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	s.server.Do("SET", s.key("seq"), "9007199254740990")
-	last, err := made.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	last := create(t, made, "stock/42")
 	require.Equal(t, int64(9007199254740991), last.Token)
 	for range 2 {
-		_, err = made.Create(t.Context(), "stock/42", spec())
+		_, err := made.Create(t.Context(), "stock/42", spec())
 		require.ErrorContains(t, err, "use another namespace")
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
 	}
@@ -197,14 +189,13 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 // because it would take memory until the session ends, perhaps for months.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	becomes := func(marks ...any) {
 		t.Helper()
 		require.Eventually(t, func() bool { return slices.Equal(s.marks(made), marks) }, 10*time.Second, time.Millisecond)
 	}
 	s.proxy(made).LoseReply(is(faults.OpCreate))
-	_, err = made.Create(t.Context(), "stock/42", spec())
+	_, err := made.Create(t.Context(), "stock/42", spec())
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	becomes()
 
@@ -228,25 +219,18 @@ func (s *store) marks(of driver.Session) []any {
 
 func next(t *testing.T, w driver.Watch) driver.Cause {
 	t.Helper()
-	select {
-	case why := <-w.C:
-		return why
-	case <-time.After(10 * time.Second):
-		t.Fatal("the watch neither sends nor ends")
-		return driver.Changed
-	}
+	why, _ := testenv.Receive(t, w.C, "the watch sends or ends")
+	return why
 }
 
 func TestObserversOfAFreeLockLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
+	made := s.session()
 	for _, free := range []bool{true, false} {
-		_, err = made.WatchQueue(t.Context(), "stock/42")
+		_, err := made.WatchQueue(t.Context(), "stock/42")
 		require.NoError(t, err)
 		require.Equal(t, free, s.server.Do("PTTL", s.key("w:stock/42")).(int64) > 0)
-		_, err = made.Create(t.Context(), "stock/42", spec())
-		require.NoError(t, err)
+		create(t, made, "stock/42")
 	}
 }
 
@@ -254,12 +238,9 @@ func TestObserversOfAFreeLockLeaveNothing(t *testing.T) {
 // up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
-	holds, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	made, err := s.Connect(t.Context())
-	require.NoError(t, err)
-	held, err := holds.Create(t.Context(), "stock/42", spec())
-	require.NoError(t, err)
+	holds := s.session()
+	made := s.session()
+	held := create(t, holds, "stock/42")
 	waits := spec()
 	waits.Predecessor = func(ahead []driver.Node) int { return 0 }
 	stays, err := made.Create(t.Context(), "stock/42", waits)
@@ -270,8 +251,7 @@ func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	require.NoError(t, err)
 	s.eval(t, "return redis.call('ZREMRANGEBYSCORE', P .. 'q:stock/42', ARGV[2], ARGV[2])", "", strconv.FormatInt(removed.Seq, 10))
 	for range 1000 {
-		gives, err := made.Create(t.Context(), "stock/42", spec())
-		require.NoError(t, err)
+		gives := create(t, made, "stock/42")
 		watch, err := made.Watch(t.Context(), "stock/42", gives.Place, held.Node)
 		require.NoError(t, err)
 		watch.Stop()
