@@ -40,19 +40,6 @@ func (s *store) contender(t *testing.T) contender {
 	return contender{c.RWMutex("q"), inside(s.last).b, &s.links[s.last].wire}
 }
 
-func TestAFreeLockTakesTwoRequests(t *testing.T) {
-	m := newStore(t, etcdtest.Shared(t), longSession).contender(t)
-	w := m.wire
-	for range 3 {
-		before := w.total()
-		l, err := m.Lock(within(t))
-		require.NoError(t, err)
-		require.Equal(t, 1, w.total()-before)
-		require.NoError(t, l.Unlock())
-		require.Equal(t, 2, w.total()-before)
-	}
-}
-
 // wait calls lock in the background, and returns once the session has armed its
 // watch. The returned channel receives the lock when it is granted.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
@@ -70,14 +57,9 @@ func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, e
 
 func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	t.Helper()
-	select {
-	case l := <-granted:
-		require.NotNil(t, l)
-		return l
-	case <-within(t).Done():
-		t.Fatal("the lock was not granted")
-		return nil
-	}
+	l, _ := testenv.Receive(t, granted, "the lock is granted")
+	require.NotNil(t, l)
+	return l
 }
 
 // handOver passes a lock from one contender to the next. It makes next wait,

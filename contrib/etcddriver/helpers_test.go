@@ -62,6 +62,30 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) opened {
 	return inside(s)
 }
 
+// connect begins a session in a prefix of its own.
+func connect(t testing.TB) opened {
+	t.Helper()
+	return connectThrough(t, func(_, _ any, send func() error) error { return send() })
+}
+
+// linked is like connect, and returns the link of the session.
+func linked(t *testing.T) (opened, *link) {
+	t.Helper()
+	st := newStore(t, etcdtest.Shared(t), longSession)
+	made, err := st.Connect(within(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = made.Close() })
+	return inside(made), st.link(made)
+}
+
+// has requires that the queue "q" has these nodes.
+func (s opened) has(t *testing.T, want ...driver.Node) {
+	t.Helper()
+	nodes, err := s.List(within(t), "q")
+	require.NoError(t, err)
+	require.Equal(t, want, nodes)
+}
+
 // connectThrough begins a session whose requests all go through intercept,
 // which decides whether and when to send them. Calls of intercept may be
 // concurrent, because heartbeats are sent in the background.

@@ -11,6 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func TestTheLayoutIsAsDocumented(t *testing.T) {
@@ -64,12 +65,8 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.NoError(t, err)
 	txn(t, server, fmt.Sprintf(`create("%s%s:1") = "%d"`, keys, lease, nodes[0].Seq),
 		"del "+keys+lease+":1", "put --lease="+lease+" "+prefix+"/stock/42/.released "+lease+":1")
-	select {
-	case cause := <-w.C:
-		require.Equal(t, driver.Released, cause)
-	case <-within(t).Done():
-		t.Fatal("no news of the release")
-	}
+	cause, _ := testenv.Receive(t, w.C, "news of the release")
+	require.Equal(t, driver.Released, cause)
 }
 
 func txn(t *testing.T, server *etcdtest.Server, compare string, success ...string) {

@@ -12,19 +12,13 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func ended(t *testing.T, w driver.Watch) {
 	t.Helper()
-	for {
-		select {
-		case _, open := <-w.C:
-			if !open {
-				return
-			}
-		case <-within(t).Done():
-			t.Fatal("the watch has not ended")
-		}
+	for open := true; open; {
+		_, open = testenv.Receive(t, w.C, "the watch ends")
 	}
 }
 
@@ -98,8 +92,7 @@ func (s opened) handles(t *testing.T, n driver.Joined, list []member, name strin
 // A list may show the next node with a key before the event of the removal of
 // the node before arrives.
 func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	first, _, w := pair(t, s, "q")
 	s.handles(t, first, nil, "", mvccpb.DELETE, first.Token-1)
 	require.Empty(t, w.C)
@@ -110,8 +103,7 @@ func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 // The event of a removal may arrive before the first list, in which the node is
 // still there.
 func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	first, _, w := pair(t, s, "q")
 	l := s.b.listener
 	f := l.queues["q"]
@@ -131,8 +123,7 @@ func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
 
 // A list may show a node's new name before the event of its change arrives.
 func TestAListDoesNotHideAnEventThatFollows(t *testing.T) {
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	first, _, w := pair(t, s, "q")
 	now := member{Place: driver.Place{Node: nodeOf("new-R-", first.Token), Token: first.Token}, id: s.key(t, first.Place), created: first.Token}
 	s.handles(t, first, []member{now}, "new-R-", mvccpb.PUT, first.Token+2)
@@ -145,8 +136,7 @@ func TestAListDoesNotHideAnEventThatFollows(t *testing.T) {
 }
 
 func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	s.b.listener.queues["q"] = &followed{queue: "q", ids: []int64{7}, opening: 1, nodes: make(map[string]member)}
 	_, err := s.List(within(t), "q")
 	require.NoError(t, err)
@@ -155,11 +145,7 @@ func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
 
 // The waiter's own node may have gone between two streams.
 func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
-	st := newStore(t, etcdtest.Shared(t), longSession)
-	made, err := st.Connect(within(t))
-	require.NoError(t, err)
-	defer made.Close()
-	s, link := inside(made), st.link(made)
+	s, link := linked(t)
 	first, _, w := pair(t, s, "q")
 	l, before := s.b.listener, link.wire.total()
 	l.lose()
@@ -178,8 +164,7 @@ func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 }
 
 func TestAStreamOnWhichAWatchHasEndedIsReplaced(t *testing.T) {
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	_, _, w := pair(t, s, "q")
 	defer w.Stop()
 	l := s.b.listener
@@ -222,19 +207,14 @@ func TestASessionThatFollowsAQueueAgainBeginsAStream(t *testing.T) {
 		require.NoError(t, err)
 		w.Stop()
 		s.b.listener.stopUnused(within(t), 0)
-		select {
-		case <-(<-lives).Done():
-		case <-within(t).Done():
-			t.Fatal("the stream stays open")
-		}
+		testenv.Receive(t, (<-lives).Done(), "the stream ends")
 	}
 	require.Empty(t, refused)
 }
 
 func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Shared(t)
-	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
+	s := connect(t)
 	w, err := s.WatchQueue(within(t), "q")
 	require.NoError(t, err)
 	w.Stop()
