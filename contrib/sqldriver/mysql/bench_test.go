@@ -7,26 +7,26 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // ways returns the locks to compare: dlock, and handwritten ones on the same
 // server. The server syncs every commit to disk, as in production.
-func ways(b *testing.B) []sqltest.Way {
+func ways(b *testing.B) []testenv.Way {
 	server := mysqltest.Start(b, mysqltest.WithConfig("innodb_flush_method=O_DIRECT", "innodb_flush_log_at_trx_commit=1"))
 	database := server.Database()
 	server.SQL(b, database, "CREATE TABLE bench (id int PRIMARY KEY) ENGINE=InnoDB; INSERT INTO bench VALUES (42)")
-	return []sqltest.Way{
-		sqltest.Dlock(b, "mysql", server.DSN(database, "session_timeout=1m")),
-		sqltest.Connection(b, "get_lock", "mysql", server.DSN(database), func(ctx context.Context, c *sql.Conn) error {
+	return []testenv.Way{
+		testenv.Dlock(b, "mysql", server.DSN(database, "session_timeout=1m")),
+		testenv.Connection(b, "get_lock", "mysql", server.DSN(database), func(ctx context.Context, c *sql.Conn) error {
 			var got sql.NullInt64
 			if err := c.QueryRowContext(ctx, "SELECT GET_LOCK('bench', 60)").Scan(&got); err != nil || got.Int64 != 1 {
 				return cmp.Or(err, errors.New("the lock was not granted"))
 			}
 			return c.QueryRowContext(ctx, "SELECT RELEASE_LOCK('bench')").Scan(&got)
 		}),
-		sqltest.Connection(b, "forupdate", "mysql", server.DSN(database), func(ctx context.Context, c *sql.Conn) error {
+		testenv.Connection(b, "forupdate", "mysql", server.DSN(database), func(ctx context.Context, c *sql.Conn) error {
 			tx, err := c.BeginTx(ctx, nil)
 			if err != nil {
 				return err
@@ -42,6 +42,6 @@ func ways(b *testing.B) []sqltest.Way {
 
 // Of the compared locks only dlock writes to the disk, once to lock and once to
 // unlock.
-func BenchmarkFree(b *testing.B) { sqltest.Free(b, ways(b)) }
+func BenchmarkFree(b *testing.B) { testenv.Free(b, ways(b)) }
 
-func BenchmarkContended(b *testing.B) { sqltest.Contended(b, ways(b)) }
+func BenchmarkContended(b *testing.B) { testenv.Contended(b, ways(b)) }

@@ -16,9 +16,7 @@ import (
 
 func checked(t *testing.T, dsn string) doctortest.Findings {
 	t.Helper()
-	c, err := Driver{}.OpenConnector(dsn)
-	require.NoError(t, err)
-	return doctortest.Run(t, c)
+	return doctortest.Check(t, Driver{}, dsn)
 }
 
 func TestCheckOfAHealthyServer(t *testing.T) {

@@ -27,8 +27,7 @@ type counted struct {
 
 func newCounted(t *testing.T, server *mysqltest.Server) *counted {
 	c := &counted{server: server, database: server.Database(), proxy: testenv.NewProxy(t, server.Addr(), mysqltest.Protocol)}
-	s, err := sqltest.Connect(t, Driver{}, server.DSNAt(c.proxy.Addr(), c.database, "session_timeout=1h"))
-	require.NoError(t, err)
+	s := testenv.Session(t, Driver{}, server.DSNAt(c.proxy.Addr(), c.database, "session_timeout=1h"))
 	c.Session = s.(*session.Session)
 	return c
 }

@@ -21,10 +21,10 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 	// Make the session's connections wait only a second for a table lock.
-	st := s.requests.Unwrap().(*store)
+	st := s.Requests.Unwrap().(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
 	st.Close() // the pool reopens with the new parameter at the next statement
-	rows, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	rows, err := c.Admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)
 	defer rows.Rollback()
 	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // and the gap
@@ -34,7 +34,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 		created <- err
 	}()
 	eventually(t, "the append does not wait", func() bool { return waits(t, c.server) == "1" })
-	table, err := c.admin.Conn(t.Context())
+	table, err := c.Admin.Conn(t.Context())
 	require.NoError(t, err)
 	defer table.Close()
 	locked := make(chan error, 1)
@@ -74,7 +74,7 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			c := newCaseWith(t, "session_timeout=8s")
 			s := newSession(t, c)
 			s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
-			blocker, err := c.admin.Conn(t.Context())
+			blocker, err := c.Admin.Conn(t.Context())
 			require.NoError(t, err)
 			defer blocker.Close()
 			for text := range strings.SplitSeq(texts[0], "; ") {

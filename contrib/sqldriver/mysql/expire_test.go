@@ -15,7 +15,7 @@ import (
 
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
-	tx, err := c.admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := c.Admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	require.NoError(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	lockRows(t, tx, text)
@@ -29,12 +29,12 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	sqltest.LockedRows(t, sqltest.DeadSessions{
 		Connector: c,
 		Timeout:   timeout,
-		CutOff:    func(s driver.Session) (heal func()) { return s.(*caseSession).network.Cut() },
+		CutOff:    func(s driver.Session) (heal func()) { return s.(*sqltest.Session).Network.Cut() },
 		Lock: func() (free func()) {
 			tx := begin(t, c, "SELECT * FROM dlock_node WHERE queue = 'locked' FOR UPDATE")
 			return func() { tx.Rollback() }
 		},
-		Session: func(s driver.Session) *session.Session { return s.(*caseSession).Session },
+		Session: func(s driver.Session) *session.Session { return s.(*sqltest.Session).Session },
 	})
 }
 
@@ -54,10 +54,10 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 			c := newCaseWith(t, "session_timeout=1h")
 			newSession(t, c) // creates the tables
 			for _, id := range []string{"A7", "B7"} {
-				c.exec(t, callText(c.database, "dlock_begin", []any{id, int64(0), int64(0), true, int64(0)}))
+				c.Exec(t, callText(c.database, "dlock_begin", []any{id, int64(0), int64(0), true, int64(0)}))
 			}
 			for i, node := range [][2]string{{"A7", "a"}, {"A7", "q"}, {"B7", "q"}} {
-				c.exec(t, callText(c.database, "dlock_append", []any{node[0], int64(1), node[1], "a-W-", []byte{byte(i)}}))
+				c.Exec(t, callText(c.database, "dlock_append", []any{node[0], int64(1), node[1], "a-W-", []byte{byte(i)}}))
 			}
 			patient := openDB(t, c.server, c.database, "innodb_lock_wait_timeout=3600")
 			want := func(first, second, owners string) {

@@ -21,54 +21,22 @@ var losses = flag.Int("losses", 4, "how often the store loses data under load")
 
 var replicated = mysqltest.WithConfig("log_bin=binlog", "log_slave_updates=ON", "server_id=1")
 
-// loss is a database that loses data while a lock is held.
 type loss struct {
-	*testing.T
+	*sqltest.Loss
 	server   *mysqltest.Server
 	database string
-	client   *dlock.Client // of the holder
-	holder   *dlock.Lock
-	cut      func() // disconnects the holder from the server
 }
 
-func opened(t *testing.T, dsn string) *dlock.Client {
-	t.Helper()
-	c, err := dlock.Open("mysql", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	return c
-}
+func opened(t *testing.T, dsn string) *dlock.Client { return sqltest.Open(t, "mysql", dsn) }
 
 func newLoss(t *testing.T, server *mysqltest.Server, database string) *loss {
-	proxy := testenv.NewProxy(t, server.Addr(), nil)
-	l := &loss{T: t, server: server, database: database, cut: proxy.Cut}
-	l.client = opened(t, server.DSNAt(proxy.Addr(), database, "session_timeout=2s"))
-	// Begin a session, so that a replica has one.
-	l.hold()
-	require.NoError(t, l.holder.Unlock())
-	return l
+	dsn := func(addr string) string { return server.DSNAt(addr, database, "session_timeout=2s") }
+	return &loss{sqltest.NewLoss(t, "mysql", server.Addr(), dsn), server, database}
 }
 
-func (l *loss) hold() {
-	l.Helper()
-	held, err := l.client.RWMutex("q").Lock(l.Context())
-	require.NoError(l, err)
-	l.holder = held
-}
-
-// grantsLater checks that a contender with a new client does not get the lock
-// before the holder knows of its loss.
 func (l *loss) grantsLater(successor *mysqltest.Server) *dlock.Lock {
 	l.Helper()
-	if l.holder.Err() != nil {
-		l.Log("the machine is slow: the lease was over before the next contender came, so its grace is not tested")
-	}
-	dsn := strings.Replace(successor.DSN(l.database, "session_timeout=2s"), "&empty_is_new=true", "", 1)
-	next, err := opened(l.T, dsn).RWMutex("q").Lock(l.Context())
-	require.NoError(l, err)
-	require.Error(l, l.holder.Err(), "there are two holders")
-	require.Greater(l, next.Token(), l.holder.Token())
-	return next
+	return l.GrantsLater(successor.DSN(l.database, "session_timeout=2s"))
 }
 
 // A promoted replica must not grant the lock too early, even if its clock
@@ -83,8 +51,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 			replica := primary.Replica(t, mysqltest.WithClock())
 			replica.SetClock(skew)
 			replica.SQL(t, "", "STOP SLAVE")
-			l.hold()
-			l.cut()
+			l.Hold()
+			l.Cut()
 			primary.Kill()
 			replica.Promote(t)
 			known := replica.SQL(t, l.database, "SELECT MIN(id) FROM dlock_session")
@@ -102,7 +70,7 @@ func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	l := newLoss(t, primary, primary.Database())
 	replica := primary.Replica(t)
 	replica.SQL(t, "", "STOP SLAVE")
-	l.hold()
+	l.Hold()
 	primary.SQL(t, "", "SET GLOBAL read_only = 1")
 	replica.Promote(t)
 	l.grantsLater(replica)
@@ -120,8 +88,8 @@ func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
 	old.Follow(t, between)
 	old.SQL(t, "", "STOP SLAVE")
 	l := newLoss(t, between, database)
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	between.Kill()
 	old.Promote(t)
 	l.grantsLater(old)
@@ -131,8 +99,8 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, mysqltest.WithConfig("sql_safe_updates=1"))
 	l := newLoss(t, server, server.Database())
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	server.Kill()
 	server.Restart()
 	require.Equal(t, "unknown\t0", server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"))
@@ -145,7 +113,7 @@ func TestNoLossWithoutARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	l := newLoss(t, server, server.Database())
-	l.hold()
+	l.Hold()
 	server.SQL(t, "", "DO BENCHMARK(1 << 24, UUID_SHORT()); SET GLOBAL server_id = 77")
 	server.SQL(t, "", "CREATE USER plain@'%' IDENTIFIED BY 'correct-horse'")
 	plain, err := sql.Open("mysql", strings.Replace(server.DSN(""), "dlock:", "plain:", 1))
@@ -155,15 +123,15 @@ func TestNoLossWithoutARestart(t *testing.T) {
 	require.ErrorContains(t, err, "denied")
 	require.NoError(t, opened(t, server.DSN(l.database)).Ping(t.Context()))
 	require.Contains(t, server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"), "ok")
-	require.NoError(t, l.holder.Unlock())
+	require.NoError(t, l.Holder.Unlock())
 }
 
 func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	l := newLoss(t, server, server.Database())
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	server.SQL(t, "", "DROP DATABASE "+l.database+"; CREATE DATABASE "+l.database)
 	l.grantsLater(server)
 }
@@ -175,8 +143,8 @@ func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	server, restored := mysqltest.Start(t), mysqltest.Start(t)
 	l := newLoss(t, server, server.Database())
 	dump := server.Dump(t, l.database)
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	server.Kill()
 	require.Equal(t, l.database, restored.Database())
 	restored.SQL(t, l.database, dump)
@@ -198,8 +166,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, mysqltest.WithClock())
 	l := newLoss(t, server, server.Database())
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	server.Kill()
 	server.Restart()
 	stepped := make(chan struct{})

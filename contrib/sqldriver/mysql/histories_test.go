@@ -17,7 +17,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		Of: "mysql",
 		Config: conformance(func(t *testing.T) driver.Connector {
 			c := newCaseOn(t, server)
-			c.outages = true
+			c.Outages = true
 			return c
 		}),
 		Outage: func(*testing.T) (mend func()) {

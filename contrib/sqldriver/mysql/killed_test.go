@@ -18,9 +18,9 @@ func TestKilledAppendKeepsNoRows(t *testing.T) {
 	all := statements()
 	i := slices.IndexFunc(all, func(text string) bool { return strings.Contains(text, "PROCEDURE IF NOT EXISTS dlock_append") })
 	const insert = "INSERT INTO dlock_node"
-	c.exec(t, "DROP PROCEDURE dlock_append")
+	c.Exec(t, "DROP PROCEDURE dlock_append")
 	slow := "IF p_data = 'slow' THEN DO GET_LOCK(DATABASE(), 0); WHILE TRUE DO SET v_status = 'ok'; END WHILE; END IF;\n"
-	c.exec(t, strings.Replace(all[i], insert, slow+insert, 1))
+	c.Exec(t, strings.Replace(all[i], insert, slow+insert, 1))
 	created := make(chan error, 1)
 	go func() {
 		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("slow")})
@@ -48,8 +48,8 @@ func TestAServerThatHidesItsUptimeIsRefused(t *testing.T) {
 	newSession(t, c)
 	all := statements()
 	i := slices.IndexFunc(all, func(text string) bool { return strings.Contains(text, "PROCEDURE IF NOT EXISTS dlock_here") })
-	c.exec(t, "DROP PROCEDURE dlock_here")
-	c.exec(t, strings.NewReplacer("'UPTIME'", "'NONE'", "'Uptime'", "'NONE'").Replace(all[i]))
+	c.Exec(t, "DROP PROCEDURE dlock_here")
+	c.Exec(t, strings.NewReplacer("'UPTIME'", "'NONE'", "'Uptime'", "'NONE'").Replace(all[i]))
 	connector, err := Driver{}.OpenConnector(c.server.DSN(c.database))
 	if err != nil {
 		t.Fatal(err)

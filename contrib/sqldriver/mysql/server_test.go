@@ -25,19 +25,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect fails permanently, with an error that contains
-// each text and no password.
-func refused(t *testing.T, dsn string, texts ...string) error {
-	t.Helper()
-	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
-}
-
-// unavailable checks that Connect fails with a temporary error that contains
-// each text and no password.
-func unavailable(t *testing.T, dsn string, texts ...string) error {
-	t.Helper()
-	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
-}
+// The errors of Connect may contain no password.
+var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := mysqltest.Shared(t)
@@ -62,7 +51,7 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 	dsn := func(ca, name string) string {
 		return server.DSN(database, "session_timeout=10s", "tls=true", "tls_server_name="+name, "tls_ca="+url.QueryEscape(ca))
 	}
-	_, err := sqltest.Connect(t, Driver{}, dsn(certs.CA, "localhost"))
+	_, err := testenv.Connect(t, Driver{}, dsn(certs.CA, "localhost"))
 	assert.NoError(t, err)
 	refused(t, dsn(certs.OtherCA, "localhost"), "certificate")
 	refused(t, dsn(certs.CA, "other.example"), "certificate")
@@ -106,8 +95,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	err := refused(t, dsn, "denied", "CREATE PROCEDURE IF NOT EXISTS dlock_append", grant)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, "", "REVOKE ALL ON "+database+".* FROM "+user+"@'%';"+statements)
-	s, err := sqltest.Connect(t, Driver{}, dsn)
-	require.NoError(t, err)
+	s := testenv.Session(t, Driver{}, dsn)
 	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	assert.NoError(t, err)
 }
@@ -118,7 +106,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			_, err := sqltest.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s"))
+			_, err := testenv.Connect(t, Driver{}, server.DSN(database, "session_timeout=10s"))
 			assert.NoError(t, err)
 		})
 	}
@@ -144,8 +132,7 @@ func handOver(t *testing.T, c driver.Connector) {
 	}
 	held := lock(t, locks[0])
 	for i := range 4 {
-		next := make(chan *dlock.Lock)
-		go func() { next <- lock(t, locks[(i+1)%2]) }()
+		next := testenv.LockLater(t, locks[(i+1)%2])
 		sqltest.Unlock(t, held)
 		before := held.Token()
 		if held = <-next; held.Token() <= before {
@@ -267,14 +254,6 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("mysql", dsn) })
 }
 
-func newSession(t *testing.T, c driver.Connector) *caseSession {
-	t.Helper()
-	s, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s.(*caseSession)
-}
-
 func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
@@ -313,22 +292,22 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	for deadline, passed := range map[int64]bool{math.MinInt64: true, -2: true, math.MaxInt64: false} {
-		c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
-		c.exec(t, fmt.Sprint("UPDATE dlock_lease SET deadline = ", deadline, " WHERE session = 'A7'"))
+		c.Exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
+		c.Exec(t, fmt.Sprint("UPDATE dlock_lease SET deadline = ", deadline, " WHERE session = 'A7'"))
 		if next, err := s.Store().Beat(t.Context()); err != nil || next <= 0 != passed {
 			t.Errorf("%d: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
 		}
-		if ended, err := s.requests.Expire(t.Context()); err != nil || ended != passed {
+		if ended, err := s.Requests.Expire(t.Context()); err != nil || ended != passed {
 			t.Errorf("%d: the session is ended: %v, error %v", deadline, ended, err)
 		}
-		c.exec(t, callText(c.database, "dlock_end", []any{"A7"}))
+		c.Exec(t, callText(c.database, "dlock_end", []any{"A7"}))
 	}
 }
 
 func TestChangeByHandIsNoticed(t *testing.T) {
 	sqltest.ByHand(t, func(t *testing.T) (driver.Connector, func(string)) {
 		c := newCaseWith(t, "session_timeout=1h")
-		return c.connector(), func(text string) { c.exec(t, strings.Replace(text, "NAME", c.database, 1)) }
+		return c.connector(), func(text string) { c.Exec(t, strings.Replace(text, "NAME", c.database, 1)) }
 	}, []string{"DELETE FROM dlock_session WHERE id = ID"},
 		[]string{"DELETE FROM dlock_node", "TRUNCATE dlock_node"},
 		[]string{"DELETE FROM dlock_lease", "DROP TABLE dlock_lease", "DROP DATABASE NAME"})
@@ -339,19 +318,19 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES ('q', 1, 1)")
-	blocker, err := c.admin.Begin()
+	c.Exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES ('q', 1, 1)")
+	blocker, err := c.Admin.Begin()
 	require.NoError(t, err)
 	defer blocker.Rollback()
 	lockRows(t, blocker, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	var all sync.WaitGroup
 	all.Go(func() {
-		c.exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
+		c.Exec(t, callText(c.database, "dlock_append", []any{s.ID(), int64(1), "q", "late-W-", "2"}))
 	})
 	eventually(t, "the append does not wait", func() bool { return waits(t, c.server) == "1" })
 	done := make(chan struct{})
 	all.Go(func() {
-		c.exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "2"}))
+		c.Exec(t, callText(c.database, "dlock_cancel", []any{s.ID(), int64(2), "2"}))
 		close(done)
 	})
 	eventually(t, "the cancellation does not wait", func() bool {
@@ -377,7 +356,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 			c := newCaseWith(t, "session_timeout=1h")
 			s := newSession(t, c)
 			j := create(t, s, "q")
-			replacement, err := c.admin.Begin()
+			replacement, err := c.Admin.Begin()
 			require.NoError(t, err)
 			defer replacement.Rollback()
 			for _, text := range []string{"UPDATE dlock_queue SET last = last + 1 WHERE name = 'q'",
@@ -402,7 +381,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	blocker, err := c.admin.Begin()
+	blocker, err := c.Admin.Begin()
 	require.NoError(t, err)
 	defer blocker.Rollback()
 	lockRows(t, blocker, "SELECT * FROM dlock_session WHERE id = ? FOR UPDATE", s.ID())
@@ -428,15 +407,15 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 		last = token
 	}
 	appendOld()
-	c.exec(t, "DELETE FROM dlock_node")
-	c.exec(t, "CALL dlock_tidy()")
+	c.Exec(t, "DELETE FROM dlock_node")
+	c.Exec(t, "CALL dlock_tidy()")
 	assert.Equal(t, "1", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
 	appendOld()
-	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
-	c.exec(t, "CALL dlock_tidy()")
+	c.Exec(t, "UPDATE dlock_queue SET used = used - 3")
+	c.Exec(t, "CALL dlock_tidy()")
 	assert.Equal(t, "1", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
-	c.exec(t, "DELETE FROM dlock_node")
-	c.exec(t, "CALL dlock_tidy()")
+	c.Exec(t, "DELETE FROM dlock_node")
+	c.Exec(t, "CALL dlock_tidy()")
 	assert.Equal(t, "0", c.server.SQL(t, c.database, "SELECT COUNT(*) FROM dlock_queue"))
 	appendOld()
 }
@@ -447,17 +426,17 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	s := newSession(t, c)
 	create(t, s, "held")
 	create(t, s, "old")
-	c.exec(t, "UPDATE dlock_queue SET used = used - 3")
+	c.Exec(t, "UPDATE dlock_queue SET used = used - 3")
 	s.Delete(t.Context(), "new", create(t, s, "new").Place, driver.Changed)
-	c.exec(t, "DELETE FROM dlock_node WHERE queue = 'old'")
+	c.Exec(t, "DELETE FROM dlock_node WHERE queue = 'old'")
 	for i := range 250 {
-		c.exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES (?, 1, 1)", i)
+		c.Exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES (?, 1, 1)", i)
 	}
-	c.exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
-	c.exec(t, "DELETE FROM dlock_lease WHERE session = 'A7'")
+	c.Exec(t, callText(c.database, "dlock_begin", []any{"A7", int64(0), int64(0), true, int64(0)}))
+	c.Exec(t, "DELETE FROM dlock_lease WHERE session = 'A7'")
 	for more := true; more; {
 		var err error
-		if more, err = s.requests.Tidy(t.Context()); err != nil {
+		if more, err = s.Requests.Tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -476,7 +455,7 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	second, err := connector.Connect(t.Context())
 	require.NoError(t, err)
 	defer second.Close()
-	remover, err := c.admin.Begin()
+	remover, err := c.Admin.Begin()
 	require.NoError(t, err)
 	defer remover.Rollback()
 	_, err = remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name)
@@ -540,12 +519,12 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
-	c.exec(t, "CREATE TABLE work (n int) ENGINE=InnoDB")
+	c.Exec(t, "CREATE TABLE work (n int) ENGINE=InnoDB")
 	deadlocks := func() string {
 		return c.server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_deadlocks'")
 	}
 	before := deadlocks()
-	other, err := c.admin.Begin()
+	other, err := c.Admin.Begin()
 	require.NoError(t, err)
 	defer other.Rollback()
 	_, err = other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000")
@@ -639,7 +618,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	unavailable(t, as("plain"), "Too many connections")
 	empty()
 	eventually(t, "no connection is free", func() bool {
-		_, err := sqltest.Connect(t, Driver{}, as("plain"))
+		_, err := testenv.Connect(t, Driver{}, as("plain"))
 		return err == nil
 	})
 	empty = fill("few")

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,9 +16,7 @@ import (
 
 func checked(t *testing.T, dsn string) doctortest.Findings {
 	t.Helper()
-	c, err := Driver{}.OpenConnector(dsn)
-	require.NoError(t, err)
-	return doctortest.Run(t, c)
+	return doctortest.Check(t, Driver{}, dsn)
 }
 
 func TestCheckOfAHealthyServer(t *testing.T) {
@@ -78,11 +75,7 @@ func TestCheckOfAWeakServer(t *testing.T) {
 	}
 	standby := server.Standby(t)
 	checked(t, standby.DSN("session_timeout=1s")).Has(t, driver.Problem, "standby mode", "the primary")
-	for end := time.Now().Add(time.Minute); server.SQL(t, "SELECT count(*) FROM pg_stat_replication") != "1"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the standby does not follow")
-		}
-	}
+	eventually(t, func() bool { return server.SQL(t, "SELECT count(*) FROM pg_stat_replication") == "1" })
 	checked(t, server.DSN("session_timeout=2s")).Has(t, driver.Warning, "asynchronous standbys", "synchronous_standby_names")
 }
 

@@ -1,9 +1,7 @@
 package postgres
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,24 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // The tests in this file set the clock of a PostgreSQL server.
 
 // withClock starts a server whose clock can be set.
-func withClock(t *testing.T) (server *pgtest.Server, client func(params ...string) *dlock.Client) {
+func withClock(t *testing.T) *pgtest.Server {
 	pgtest.RequireClock(t)
-	server = pgtest.Start(t, pgtest.WithClock())
-	return server, func(params ...string) *dlock.Client {
-		c, err := dlock.Open("postgres", server.DSN(params...))
-		require.NoError(t, err)
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
+	return pgtest.Start(t, pgtest.WithClock())
 }
 
 func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
@@ -41,34 +33,14 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 // Setting the clock back must lose no lock. Tokens must rise, and there must be
 // one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
-	server, client := withClock(t)
+	server := withClock(t)
 	var holders histories.Holders
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var all sync.WaitGroup
-	for range 4 {
-		c := client("session_timeout=10s")
-		all.Go(func() {
-			for ctx.Err() == nil {
-				l, err := c.RWMutex("q").Lock(ctx)
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Error(err)
-					}
-					return
-				}
-				holders.Work(t, l)
-				sqltest.Unlock(t, l)
-			}
-		})
-	}
+	defer holders.Load(t, 4, func() (*dlock.Client, error) { return dlock.Open("postgres", server.DSN("session_timeout=10s")) })()
 	for step := range 4 {
 		holders.Await(t)
 		server.SetClock(-time.Duration(step) * time.Hour)
 	}
 	holders.Await(t)
-	cancel()
-	all.Wait()
 }
 
 // stepForward sets the clock forward and ends the expired sessions. It repeats
@@ -87,53 +59,39 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 // session, so there are two holders. The second holder's token must be higher,
 // and a late delete by the first must not remove the second's node.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
-	server, _ := withClock(t)
+	server := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")
-	var sessions [2]driver.Session
-	var places [2]driver.Joined
-	join := func(i int) {
-		var err error
-		if sessions[i], err = c.Connect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { sessions[i].Close() })
-		if places[i], err = sessions[i].Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	join(0)
-	heal := sessions[0].(*caseSession).network.Cut()
+	first := newSession(t, c)
+	held, err := create(t, first, "1")
+	require.NoError(t, err)
+	heal := first.Network.Cut()
 	stepForward(t, server, c.schema)
-	join(1)
-	assert.Equal(t, 0, len(places[1].Ahead))
-	assert.NoError(t, errors.Join(sessions[0].Err(), sessions[1].Err()), "one of the two holders knows of a loss")
-	if places[1].Token <= places[0].Token {
-		t.Errorf("token %d after %d", places[1].Token, places[0].Token)
-	}
+	second := newSession(t, c)
+	next, err := create(t, second, "2")
+	require.NoError(t, err)
+	assert.Empty(t, next.Ahead)
+	assert.NoError(t, errors.Join(first.Err(), second.Err()), "one of the two holders knows of a loss")
+	assert.Greater(t, next.Token, held.Token)
 	heal()
-	for err := driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && t.Context().Err() == nil; {
-		if err = sessions[0].Delete(t.Context(), "q", places[0].Place, driver.Released); err == nil {
-			t.Error("the delete of the first holder succeeded")
-		}
-	}
-	assert.ErrorIs(t, sessions[0].Err(), driver.ErrSessionEnded)
-	assert.NoError(t, sessions[1].Delete(t.Context(), "q", places[1].Place, driver.Released))
+	eventually(t, func() bool {
+		err = first.Delete(t.Context(), "q", held.Place, driver.Released)
+		return !errors.Is(err, driver.ErrUnavailable)
+	})
+	assert.Error(t, err, "the delete of the first holder succeeded")
+	assert.ErrorIs(t, first.Err(), driver.ErrSessionEnded)
+	assert.NoError(t, second.Delete(t.Context(), "q", next.Place, driver.Released))
 }
 
 // A holder that makes no request must learn of the loss by a notice or from its
 // next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
-	server, client := withClock(t)
-	holder := mustLock(t, client("session_timeout=4s"))
+	server := withClock(t)
+	holder := mustLock(t, opened(t, server.DSN("session_timeout=4s")))
 	stepForward(t, server, "dlock")
-	select {
-	case <-holder.Lost():
-	case <-time.After(time.Minute):
-		t.Fatal("the holder does not learn of its loss")
-	}
+	testenv.Receive(t, holder.Lost(), "the holder learns of its loss")
 	server.SetClock(0)
-	next := mustLock(t, client())
+	next := mustLock(t, opened(t, server.DSN()))
 	assert.Greater(t, next.Token(), holder.Token())
 	assert.NoError(t, next.Unlock())
 }

@@ -21,8 +21,7 @@ var lock = sqltest.Lock
 func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	server := pgtest.Start(t, pgtest.WithConfig("autovacuum=off")) // so that only the test changes the database
 	proxy := testenv.NewProxy(t, server.Addr(), pgtest.Protocol)
-	s, err := sqltest.Connect(t, Driver{}, server.DSNAt(proxy.Addr(), "session_timeout=10m"))
-	require.NoError(t, err)
+	s := testenv.Session(t, Driver{}, server.DSNAt(proxy.Addr(), "session_timeout=10m"))
 	st := s.(*session.Session).Store()
 	trips := func() int { return proxy.Counts()[pgtest.OpSync] + proxy.Counts()[pgtest.OpQuery] }
 	// changes returns the number of transactions that have changed the database.
@@ -50,7 +49,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	holder, waiter := newSession(t, c), newSession(t, c)
 	var mu sync.Mutex
 	sent := make(map[string]int)
-	waiter.requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
+	waiter.Requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
 		mu.Lock()
 		sent[method]++
 		mu.Unlock()

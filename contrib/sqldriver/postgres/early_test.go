@@ -9,11 +9,25 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
+
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, time.Minute, 10*time.Millisecond)
+}
+
+// empties waits until the queue has no nodes.
+func empties(t *testing.T, s driver.Session, queue string) {
+	t.Helper()
+	eventually(t, func() bool {
+		nodes, err := s.List(t.Context(), queue)
+		return err == nil && len(nodes) == 0
+	})
+}
 
 func create(t *testing.T, s driver.Session, data string) (driver.Joined, error) {
 	return s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
@@ -32,17 +46,13 @@ func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	require.NoError(t, err)
 	w, err := second.Watch(t.Context(), "q", k.Place, j.Node)
 	require.NoError(t, err)
-	eventually := func(holds func() bool) {
-		t.Helper()
-		require.Eventually(t, holds, time.Minute, 10*time.Millisecond)
-	}
 
 	server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = 'missing'")
 	server.SQL(t, "SELECT pg_reload_conf()")
-	eventually(func() bool {
+	eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := c.admin.ExecContext(ctx, "SELECT pg_logical_emit_message(true, '', '')")
+		_, err := c.Admin.ExecContext(ctx, "SELECT pg_logical_emit_message(true, '', '')")
 		return err != nil
 	})
 	waits := func(procedure string) func() bool {
@@ -52,14 +62,14 @@ func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	}
 	deleted, created := make(chan error, 1), make(chan error, 1)
 	go func() { deleted <- first.Delete(t.Context(), "q", j.Place, driver.Released) }()
-	eventually(func() bool { return len(w.C) == 1 })
+	eventually(t, func() bool { return len(w.C) == 1 })
 	assert.Equal(t, driver.Released, <-w.C)
-	eventually(waits("remove"))
+	eventually(t, waits("remove"))
 	go func() {
 		_, err := create(t, third, "3")
 		created <- err
 	}()
-	eventually(waits("append"))
+	eventually(t, waits("append"))
 	nodes, err := second.List(t.Context(), "q")
 	require.NoError(t, err)
 	assert.Len(t, nodes, 2)
@@ -84,11 +94,10 @@ func TestAnErrorAfterTheCommitLeavesNothing(t *testing.T) {
 			admin := newSession(t, c)
 			user := c.schema + "_plain"
 			server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; "+grants(c.schema, user))
-			s, err := sqltest.Connect(t, Driver{}, strings.Replace(server.DSN(c.params...), "dlock:", user+":", 1))
+			s := testenv.Session(t, Driver{}, strings.Replace(server.DSN(c.params...), "dlock:", user+":", 1))
+			_, err := create(t, admin, "1")
 			require.NoError(t, err)
-			_, err = create(t, admin, "1")
-			require.NoError(t, err)
-			c.exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS $$"+flush+"$$")
+			c.Exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS $$"+flush+"$$")
 			_, err = create(t, s, "2")
 			require.ErrorContains(t, err, name)
 			require.Eventually(t, func() bool {
@@ -116,7 +125,7 @@ func TestNoVersionRecursAfterACrash(t *testing.T) {
 	require.True(t, same)
 	server.Kill()
 	server.Restart()
-	require.Eventually(t, func() bool { _, err := s.List(t.Context(), "q"); return err == nil }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { _, err := s.List(t.Context(), "q"); return err == nil })
 	_, same = look(before)
 	assert.False(t, same)
 }

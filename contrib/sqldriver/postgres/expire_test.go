@@ -15,7 +15,7 @@ import (
 
 func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 	t.Helper()
-	tx, err := c.admin.Begin()
+	tx, err := c.Admin.Begin()
 	require.NoError(t, err)
 	t.Cleanup(func() { tx.Rollback() })
 	_, err = tx.Exec(inSchema(text, c.schema))
@@ -35,12 +35,12 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 			sqltest.LockedRows(t, sqltest.DeadSessions{
 				Connector: c,
 				Timeout:   timeout,
-				CutOff:    func(s driver.Session) (heal func()) { return s.(*caseSession).network.Cut() },
+				CutOff:    func(s driver.Session) (heal func()) { return s.(*sqltest.Session).Network.Cut() },
 				Lock: func() (free func()) {
 					tx := begin(t, c, text)
 					return func() { tx.Rollback() }
 				},
-				Session: func(s driver.Session) *session.Session { return s.(*caseSession).Session },
+				Session: func(s driver.Session) *session.Session { return s.(*sqltest.Session).Session },
 			})
 		})
 	}
@@ -57,14 +57,14 @@ func newDeadSessions(t *testing.T) *caseStore {
 		"CALL dlock.append('A7', 1, 'a', 'a-W-', '1', NULL, NULL, NULL, NULL)", "CALL dlock.append('A7', 1, 'q', 'a-W-', '2', NULL, NULL, NULL, NULL)",
 		"CALL dlock.append('B7', 1, 'q', 'a-W-', '3', NULL, NULL, NULL, NULL)",
 	} {
-		c.exec(t, text)
+		c.Exec(t, text)
 	}
 	return c
 }
 
 func (c *caseStore) expire(t *testing.T) (ended bool) {
 	t.Helper()
-	assert.NoError(t, c.admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended))
+	assert.NoError(t, c.Admin.QueryRow(inSchema("SELECT dlock.expire()", c.schema)).Scan(&ended))
 	return ended
 }
 
@@ -106,7 +106,7 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 // for the queue. On a slow machine, the search may time out and be repeated.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
-	c.exec(t, "SELECT dlock.end_session('B7')")
+	c.Exec(t, "SELECT dlock.end_session('B7')")
 	waiting := inSchema("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%dlock.expire%'", c.schema)
 	for range 10 {
 		tx := begin(t, c, "SELECT dlock.lock_queue('q')")
@@ -129,6 +129,6 @@ func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
 	s := newSession(t, c)
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("1")})
 	require.NoError(t, err)
-	c.exec(t, "SELECT dlock.end_session($1)", s.ID())
+	c.Exec(t, "SELECT dlock.end_session($1)", s.ID())
 	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrSessionEnded)
 }

@@ -18,57 +18,24 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/histories"
 	"github.com/dlock-go/dlock/internal/pgtest"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 var losses = flag.Int("losses", 3, "how often the store loses data under load")
 
-// loss is a database that loses data while a lock is held.
 type loss struct {
-	*testing.T
+	*sqltest.Loss
 	server *pgtest.Server
-	client *dlock.Client // of the holder
-	holder *dlock.Lock
-	cut    func() // disconnects the holder from the server
 }
 
-func opened(t *testing.T, dsn string) *dlock.Client {
-	t.Helper()
-	c, err := dlock.Open("postgres", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	return c
-}
+func opened(t *testing.T, dsn string) *dlock.Client { return sqltest.Open(t, "postgres", dsn) }
 
 func newLoss(t *testing.T, server *pgtest.Server) *loss {
-	proxy := testenv.NewProxy(t, server.Addr(), nil)
-	l := &loss{T: t, server: server, client: opened(t, server.DSNAt(proxy.Addr(), "session_timeout=2s")), cut: proxy.Cut}
-	// Begin a session, which a standby copies. Without any session, a promoted
-	// standby would look like a new store.
-	early := mustLock(t, l.client)
-	require.NoError(t, early.Unlock())
-	return l
+	return &loss{sqltest.NewLoss(t, "postgres", server.Addr(), func(addr string) string { return server.DSNAt(addr, "session_timeout=2s") }), server}
 }
 
-func (l *loss) hold() { l.holder = mustLock(l.T, l.client) }
-
-// graced returns a data source name without empty_is_new, so that a session
-// waits for the grace before it begins in an empty schema.
-func graced(server *pgtest.Server) string {
-	return strings.Replace(server.DSN("session_timeout=2s"), "&empty_is_new=true", "", 1)
-}
-
-// grantsLater checks that the next contender does not get the lock before the
-// holder knows of its loss.
 func (l *loss) grantsLater(successor *pgtest.Server) {
 	l.Helper()
-	if l.holder.Err() != nil {
-		l.Log("the machine is slow: the lease was over before the next contender came, so its grace is not tested")
-	}
-	next := mustLock(l.T, opened(l.T, graced(successor)))
-	require.Error(l, l.holder.Err(), "there are two holders")
-	require.Greater(l, next.Token(), l.holder.Token())
-	require.NoError(l, next.Unlock())
+	require.NoError(l, l.GrantsLater(successor.DSN("session_timeout=2s")).Unlock())
 }
 
 // lagging starts a standby that has the sessions so far but receives no later
@@ -84,7 +51,7 @@ func stopReplication(t *testing.T, standby *pgtest.Server) {
 	t.Helper()
 	standby.SQL(t, "ALTER SYSTEM SET primary_conninfo = ''")
 	standby.SQL(t, "SELECT pg_reload_conf()")
-	require.Eventually(t, func() bool { return standby.SQL(t, "SELECT count(*) FROM pg_stat_wal_receiver") == "0" }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return standby.SQL(t, "SELECT count(*) FROM pg_stat_wal_receiver") == "0" })
 }
 
 // A promoted standby must not grant the lock too early, even if its clock
@@ -97,8 +64,8 @@ func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
 			l := newLoss(t, pgtest.Start(t))
 			standby := l.lagging(pgtest.WithClock())
 			standby.SetClock(skew)
-			l.hold()
-			l.cut()
+			l.Hold()
+			l.Cut()
 			l.server.Kill()
 			standby.Promote(t)
 			known := standby.SQL(t, "SELECT min(id) FROM dlock.session")
@@ -111,8 +78,8 @@ func TestNoTwoHoldersIfALaggingStandbyIsPromoted(t *testing.T) {
 func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t, pgtest.Start(t))
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	l.server.SQL(t, "DROP SCHEMA dlock CASCADE")
 	l.grantsLater(l.server)
 }
@@ -138,8 +105,8 @@ func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	for _, table := range []string{"dlock.era", "dlock.session"} {
 		dump = append(dump, l.server.SQL(t, "SELECT format('INSERT INTO "+table+" SELECT (%L::"+table+").*;', x) FROM "+table+" x"))
 	}
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	l.server.Kill()
 	restored.SQL(t, "TRUNCATE dlock.era, dlock.session, dlock.node;"+strings.Join(dump, ""))
 	l.grantsLater(restored)
@@ -160,8 +127,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	pgtest.RequireClock(t)
 	t.Parallel()
 	l := newLoss(t, pgtest.Start(t, pgtest.WithClock()))
-	l.hold()
-	l.cut()
+	l.Hold()
+	l.Cut()
 	l.server.SQL(t, "DROP SCHEMA dlock CASCADE")
 	stepped := make(chan struct{})
 	go func() {
@@ -195,7 +162,7 @@ func isolatePrimary(t *testing.T, cancelled bool) {
 	require.Eventually(t, func() bool {
 		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
 	}, time.Minute, 10*time.Millisecond)
-	l.hold()
+	l.Hold()
 	stopReplication(t, standby)
 	ctx, stop := context.WithCancel(t.Context())
 	var operator sync.WaitGroup

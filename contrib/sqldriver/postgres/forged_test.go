@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Each user of a database may send notices on any channel.
@@ -27,14 +27,8 @@ func TestAForgedNoticeReleasesNothing(t *testing.T) {
 		w, err := waiter.Watch(t.Context(), "q", own.Place, held.Node)
 		require.NoError(t, err)
 		c.server.SQL(t, fmt.Sprintf("SET ROLE %s; NOTIFY %s, '%s'", guest, channel, payload))
-		select {
-		case why, open := <-w.C: // it ends, so that the waiter looks
-			if open {
-				t.Errorf("the notice %q says %v", payload, why)
-			}
-		case <-time.After(30 * time.Second):
-			t.Errorf("the notice %q does not arrive", payload)
-		}
+		why, open := testenv.Receive(t, w.C, "the watch ends, so that the waiter looks")
+		assert.False(t, open, "the notice %q says %v", payload, why)
 		w.Stop()
 	}
 	assert.NoError(t, holder.Delete(t.Context(), "q", held.Place, driver.Released))

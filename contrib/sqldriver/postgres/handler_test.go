@@ -11,6 +11,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // If the program's OnNotification hook swallows all notices, the session must
@@ -39,9 +40,5 @@ func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Stop()
 	require.NoError(t, sessions[0].Delete(t.Context(), "q", joined[0].Place, driver.Released))
-	select {
-	case <-w.C:
-	case <-time.After(time.Minute):
-		t.Error("the watch does not end")
-	}
+	testenv.Receive(t, w.C, "the watch ends")
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // hostile fills a schema with functions, operators, types and views that fail
@@ -57,8 +57,7 @@ func TestObjectsInTheSearchPathAreNotUsed(t *testing.T) {
 	server.SQL(t, hostile)
 	dsn := role(t, server, "s", []string{"search_path = hostile, pg_catalog"})
 	connect := func() (*session.Session, *store) {
-		s, err := sqltest.Connect(t, Driver{}, dsn)
-		require.NoError(t, err)
+		s := testenv.Session(t, Driver{}, dsn)
 		return s.(*session.Session), s.(*session.Session).Store().(*store)
 	}
 	s, st := connect()

@@ -16,18 +16,10 @@ import (
 func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s := newSession(t, c)
-	s.requests.Lose(faults.OpCreate, true)
+	s.Requests.Lose(faults.OpCreate, true)
 	_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 	require.Error(t, err, "no error")
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		nodes, err := s.List(t.Context(), "q")
-		if err == nil && len(nodes) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("nodes %v, error %v", nodes, err)
-		}
-	}
+	empties(t, s, "q")
 }
 
 // The removal of an orphan may have to wait for a lock on its queue. The
@@ -49,7 +41,7 @@ func outliveTheWait(t *testing.T) error {
 	s := newSession(t, c)
 	reached, answer := make(chan struct{}), make(chan struct{})
 	var beats atomic.Int64
-	s.requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
+	s.Requests.Intercept(func(ctx context.Context, method string, send func(context.Context) error) error {
 		err := send(ctx)
 		switch {
 		case method == "Create":

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,7 +89,7 @@ func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
 		}
 		granted <- err
 	}()
-	require.Eventually(t, func() bool { return len(d.names()) == 2 }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return len(d.names()) == 2 })
 	require.Equal(t, held.Node(), d.names()[0])
 
 	d.run(removeNode, "web1-W-0000000007", held.Node())
@@ -126,7 +125,7 @@ func TestPsqlTakesPart(t *testing.T) {
 		}
 		close(granted)
 	}()
-	require.Eventually(t, func() bool { return len(d.names()) == 2 }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return len(d.names()) == 2 })
 	require.Empty(t, granted)
 	require.Equal(t, "ok", d.run(release, " 42, ", " "+token+", "))
 	old, err := strconv.ParseInt(token, 10, 64)
@@ -164,7 +163,7 @@ func TestTheTransactionThatKeepsADeadSessionIsShown(t *testing.T) {
 
 	d := newDocumented(t)
 	require.NoError(t, d.client().Ping(t.Context()))
-	tx, err := d.admin.Begin()
+	tx, err := d.Admin.Begin()
 	require.NoError(t, err)
 	defer tx.Rollback()
 	var pid string
@@ -173,5 +172,5 @@ func TestTheTransactionThatKeepsADeadSessionIsShown(t *testing.T) {
 	pids := func() string { return d.server.SQL(t, strings.ReplaceAll(show, "dlock.", d.schema+".")) }
 	require.True(t, strings.HasPrefix(pids(), pid+"|"), pids())
 	d.server.SQL(t, "SELECT pg_terminate_backend"+strings.ReplaceAll(end, "12345", pid))
-	require.Eventually(t, func() bool { return pids() == "" }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return pids() == "" })
 }

@@ -24,19 +24,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// refused checks that Connect fails permanently, with an error that contains
-// each text and no password.
-func refused(t *testing.T, dsn string, texts ...string) error {
-	t.Helper()
-	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Texts: texts, Secrets: secrets})
-}
-
-// unavailable checks that Connect fails with a temporary error that contains
-// each text and no password.
-func unavailable(t *testing.T, dsn string, texts ...string) error {
-	t.Helper()
-	return sqltest.Refused(t, Driver{}, dsn, sqltest.Refusal{Unavailable: true, Texts: texts, Secrets: secrets})
-}
+// The errors of Connect may contain no password.
+var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server := pgtest.Shared(t)
@@ -56,8 +45,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	server.SQL(t, Statements(other)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", other))
 	refused(t, server.DSN("schema="+other), `column "deadline" of relation "session" does not exist`)
 	simple := role(t, server, server.Schema(), []string{"standard_conforming_strings = off"}, "default_query_exec_mode=simple_protocol")
-	_, err = sqltest.Connect(t, Driver{}, simple)
-	require.NoError(t, err)
+	testenv.Session(t, Driver{}, simple)
 	config, err := pgx.ParseConfig(strings.Split(simple, "?")[0] + "?sslmode=disable&default_query_exec_mode=simple_protocol")
 	require.NoError(t, err)
 	db := stdlib.OpenDB(*config)
@@ -91,7 +79,7 @@ func TestASchemaMayHaveTheNameOfAKeyword(t *testing.T) {
 			_, err := opened(t, server.DSN("session_timeout=10s", "schema="+schema)).RWMutex("q").Lock(ctx)
 			next <- err
 		}()
-		require.Eventually(t, func() bool { n, err := client.RWMutex("q").Queue(ctx); return err == nil && len(n) == 2 }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { n, err := client.RWMutex("q").Queue(ctx); return err == nil && len(n) == 2 })
 		require.NoError(t, held.Unlock())
 		require.NoError(t, <-next)
 		cancel()
@@ -106,7 +94,7 @@ func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
 		dsn := strings.Replace(server.DSN("empty_is_new=true", "sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
 		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
 	}
-	_, err := sqltest.Connect(t, Driver{}, verified(certs.CA))
+	_, err := testenv.Connect(t, Driver{}, verified(certs.CA))
 	assert.NoError(t, err)
 	refused(t, verified(certs.OtherCA), "certificate")
 }
@@ -120,8 +108,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	err := refused(t, dsn, `CREATE SCHEMA IF NOT EXISTS "`+schema+`"`, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
-	s, err := sqltest.Connect(t, Driver{}, dsn)
-	require.NoError(t, err)
+	s := testenv.Session(t, Driver{}, dsn)
 	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	assert.NoError(t, err)
 }
@@ -138,8 +125,7 @@ func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	err := refused(t, dsn, "permission denied for schema "+schema, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`)
 	_, statements, _ := strings.Cut(err.Error(), "Let an operator run:\n")
 	server.SQL(t, statements)
-	_, err = sqltest.Connect(t, Driver{}, dsn)
-	require.NoError(t, err)
+	testenv.Session(t, Driver{}, dsn)
 }
 
 func TestManyProcessesMayCreateTheTables(t *testing.T) {
@@ -148,7 +134,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 	var all sync.WaitGroup
 	for range 12 {
 		all.Go(func() {
-			_, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema))
+			_, err := testenv.Connect(t, Driver{}, server.DSN("schema="+schema))
 			assert.NoError(t, err)
 		})
 	}
@@ -167,8 +153,7 @@ func TestExistingDatabase(t *testing.T) {
 	defer one.Close()
 	defer two.Close()
 	held := lock(t, one.RWMutex("q"))
-	next := make(chan *dlock.Lock)
-	go func() { next <- lock(t, two.RWMutex("q")) }()
+	next := testenv.LockLater(t, two.RWMutex("q"))
 	held.Unlock()
 	l := <-next
 	assert.Greater(t, l.Token(), held.Token())
@@ -217,21 +202,21 @@ func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	for deadline, passed := range map[string]bool{"-infinity": true, "4713-01-01 BC": true, "infinity": false, "294276-01-01": false} {
-		c.exec(t, "INSERT INTO dlock.session (id, timeout, deadline) VALUES ('A7', '1 hour', $1)", deadline)
-		if next, err := s.requests.Beat(t.Context()); err != nil || next <= 0 != passed {
+		c.Exec(t, "INSERT INTO dlock.session (id, timeout, deadline) VALUES ('A7', '1 hour', $1)", deadline)
+		if next, err := s.Requests.Beat(t.Context()); err != nil || next <= 0 != passed {
 			t.Errorf("%s: a heartbeat says that a deadline comes in %v, error %v", deadline, next, err)
 		}
-		if ended, err := s.requests.Expire(t.Context()); err != nil || ended != passed {
+		if ended, err := s.Requests.Expire(t.Context()); err != nil || ended != passed {
 			t.Errorf("%s: the session is ended: %v, error %v", deadline, ended, err)
 		}
-		c.exec(t, "DELETE FROM dlock.session WHERE id = 'A7'")
+		c.Exec(t, "DELETE FROM dlock.session WHERE id = 'A7'")
 	}
 }
 
 func TestChangeByHandIsNoticed(t *testing.T) {
 	sqltest.ByHand(t, func(t *testing.T) (driver.Connector, func(string)) {
 		c := newCaseWith(t, "session_timeout=1h")
-		return c.connector(), func(text string) { c.exec(t, text) }
+		return c.connector(), func(text string) { c.Exec(t, text) }
 	}, []string{"DELETE FROM dlock.session WHERE id = ID", "TRUNCATE dlock.session"},
 		[]string{"DELETE FROM dlock.node", "TRUNCATE dlock.node"},
 		[]string{"DROP TABLE dlock.session CASCADE", "DROP FUNCTION dlock.beat"})
@@ -252,8 +237,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	}
 	held := lock(t, locks[0])
 	for i := range 6 {
-		next := make(chan *dlock.Lock)
-		go func() { next <- lock(t, locks[(i+1)%2]) }()
+		next := testenv.LockLater(t, locks[(i+1)%2])
 		// Give the other session time to start waiting. The test is valid even
 		// if it has not.
 		time.Sleep(20 * time.Millisecond)

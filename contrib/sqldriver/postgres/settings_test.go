@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"database/sql"
 	"net/url"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // role creates a database user with the given settings, and returns a data
@@ -34,10 +33,8 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
 	latin := role(t, server, schema, []string{"client_encoding = 'LATIN1'"})
-	first, err := sqltest.Connect(t, Driver{}, server.DSN("schema="+schema))
-	require.NoError(t, err)
-	second, err := sqltest.Connect(t, Driver{}, latin)
-	require.NoError(t, err)
+	first := testenv.Session(t, Driver{}, server.DSN("schema="+schema))
+	second := testenv.Session(t, Driver{}, latin)
 	const queue = "Bestände/ü"
 	for i, s := range []driver.Session{first, second} {
 		j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "ä-W-", Data: []byte{byte(i)}})
@@ -65,8 +62,7 @@ func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
 		"default_query_exec_mode=exec")
-	s, err := sqltest.Connect(t, Driver{}, dsn)
-	require.NoError(t, err)
+	s := testenv.Session(t, Driver{}, dsn)
 	const data = "\x00\\x41\xff'"
 	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
 	require.NoError(t, err)
@@ -93,86 +89,54 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	both := func(first, second *pgtest.Server) string {
 		return primary.DSNAt(first.Addr()+","+second.Addr(), "schema=s", "session_timeout=8s")
 	}
-	create := func(dsn, prefix string) driver.Joined {
+	create := func(dsn, prefix string) (j driver.Joined) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		for {
-			s, err := sqltest.Connect(t, Driver{}, dsn)
-			var j driver.Joined
+		eventually(t, func() bool {
+			s, err := testenv.Connect(t, Driver{}, dsn)
 			if err == nil {
-				j, err = s.Create(ctx, "q", driver.NodeSpec{Prefix: prefix, Data: []byte(prefix)})
+				j, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: prefix, Data: []byte(prefix)})
 			}
-			if err == nil {
-				return j
-			}
-			if ctx.Err() != nil {
-				t.Fatal(err)
-			}
-		}
+			return err == nil
+		})
+		return j
 	}
 	old := create(both(standby, primary), "a-W-")
 	position := primary.SQL(t, "SELECT pg_current_wal_lsn()")
-	for end := time.Now().Add(time.Minute); standby.SQL(t, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'") != "t"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the standby does not follow")
-		}
-	}
+	eventually(t, func() bool { return standby.SQL(t, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'") == "t" })
 
 	primary.Pause()
 	defer primary.Resume()
 	standby.Promote(t)
-	if j := create(both(primary, standby), "b-W-"); j.Token <= old.Token {
-		t.Errorf("token %d after %d", j.Token, old.Token)
-	}
+	assert.Greater(t, create(both(primary, standby), "b-W-").Token, old.Token)
 }
 
 // A dead session must end even while its append waits in the server for a row
 // lock.
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
-	dead, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	defer dead.Close()
+	dead := newSession(t, c)
 	create := func(queue, data string) (driver.Joined, error) {
 		return dead.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
 	}
-	_, err = create("other", "1")
+	_, err := create("other", "1")
 	require.NoError(t, err)
 	j, err := create("locked", "2")
 	if err == nil {
 		err = dead.Delete(t.Context(), "locked", j.Place, driver.Changed)
 	}
 	require.NoError(t, err)
-	operator, err := c.admin.Begin()
-	require.NoError(t, err)
-	defer operator.Rollback()
-	_, err = operator.Exec("SELECT * FROM " + c.schema + ".queue WHERE name = 'locked' FOR UPDATE")
-	require.NoError(t, err)
+	begin(t, c, "SELECT * FROM dlock.queue WHERE name = 'locked' FOR UPDATE")
 	appended := make(chan error, 1)
 	go func() {
 		_, err := create("locked", "3")
 		appended <- err
 	}()
-	eventually := func(what string, holds func() bool) {
-		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-		}
-	}
 	appends := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%\"" + c.schema + "\".append%'"
-	eventually("the append does not wait", func() bool { return c.server.SQL(t, appends) == "1" })
-	defer dead.(*caseSession).network.Cut()()
+	eventually(t, func() bool { return c.server.SQL(t, appends) == "1" })
+	defer dead.Network.Cut()()
 	if err := <-appended; err == nil {
 		t.Error("the append has succeeded")
 	}
-	next, err := c.Connect(t.Context())
-	require.NoError(t, err)
-	defer next.Close()
-	eventually("the lock of the dead session stays", func() bool {
-		nodes, err := next.List(t.Context(), "other")
-		return err == nil && len(nodes) == 0
-	})
+	next := newSession(t, c)
+	empties(t, next, "other")
 }

@@ -16,14 +16,14 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	_, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	require.NoError(t, err)
 	// A queue that has a node must be kept, even if both have the same name.
-	c.exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
+	c.Exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
 	queues := c.schema + ".queue"
 	c.server.SQL(t, "UPDATE "+queues+" SET changed = now() - interval '25 hours'")
 	c.server.SQL(t, "INSERT INTO "+queues+" SELECT 'old' || i, i, now() - interval '25 hours' FROM generate_series(1, 2500) i")
 	c.server.SQL(t, "INSERT INTO "+queues+" VALUES ('new', 9999, now())")
 	for more := true; more; {
 		var err error
-		if more, err = s.requests.Tidy(t.Context()); err != nil {
+		if more, err = s.Requests.Tidy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,15 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 type locker func() (unlock func() error, err error)
@@ -84,9 +82,9 @@ func tableLocker(b testing.TB, dir string) locker {
 
 func BenchmarkFreeLock(b *testing.B) {
 	dir := b.TempDir() // on a disk
-	var ways []sqltest.Way
+	var ways []testenv.Way
 	for _, r := range rivals {
-		ways = append(ways, sqltest.Way{Name: r.name, Contender: func() func() error {
+		ways = append(ways, testenv.Way{Name: r.name, Contender: func() func() error {
 			lock := r.make(b, dir)
 			return func() error {
 				unlock, err := lock()
@@ -97,7 +95,7 @@ func BenchmarkFreeLock(b *testing.B) {
 			}
 		}})
 	}
-	sqltest.Free(b, ways)
+	testenv.Free(b, ways)
 }
 
 // contend is the main function of each process of BenchmarkEightProcesses. It
@@ -167,55 +165,4 @@ func BenchmarkEightProcesses(b *testing.B) {
 			b.ReportMetric(float64(slices.Max(waits))/1e3, r.name+"-longest-ms")
 		}
 	}
-}
-
-// BenchmarkHolderKilled measures how soon a waiter gets the lock of a holder
-// killed with kill -9, with a session timeout of ten seconds. tableLocker is
-// left out, because its waiter would wait forever.
-func BenchmarkHolderKilled(b *testing.B) {
-	dir := b.TempDir()
-	dsn := filepath.Join(dir, "locks.db")
-	m := open(b, dsn).RWMutex("stock/42")
-	kernel := flockLocker(b, dir)
-	var own, flock []time.Duration
-	for b.Loop() {
-		holder := start(b, "hold", dsn)
-		_, err := strconv.ParseInt(holder.line(b), 10, 64)
-		require.NoError(b, err)
-		own = append(own, afterKill(b, holder, func() error {
-			lock, err := m.Lock(context.Background())
-			if err == nil {
-				err = lock.Unlock()
-			}
-			return err
-		}))
-		holder = start(b, "flock", dir)
-		holder.line(b)
-		flock = append(flock, afterKill(b, holder, func() error {
-			unlock, err := kernel()
-			if err == nil {
-				err = unlock()
-			}
-			return err
-		}))
-	}
-	for name, took := range map[string][]time.Duration{"dlock": own, "flock": flock} {
-		slices.Sort(took)
-		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1e3, name+"-ms")
-		b.ReportMetric(float64(took[len(took)-1].Microseconds())/1e3, name+"-longest-ms")
-	}
-}
-
-// afterKill kills a holder while lock is waiting, and returns how long lock
-// takes from then on.
-func afterKill(b testing.TB, holder *process, lock func() error) time.Duration {
-	var waiting sync.WaitGroup
-	waiting.Go(func() { require.NoError(b, lock()) })
-	time.Sleep(100 * time.Millisecond) // give lock time to start waiting
-	start := time.Now()
-	require.NoError(b, holder.Process.Kill())
-	waiting.Wait()
-	took := time.Since(start)
-	holder.kill()
-	return took
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Statements that two pages of docs show.
@@ -84,33 +85,21 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	mutex := c.RWMutex("stock/42")
 	db := otherProgram(t, path)
 	const id = "ANOTHERPROGRAMXXXXXXXXXXXX"
-	change := func(statements func(tx *sql.Tx)) {
+	change := func(statement string, args ...any) {
 		t.Helper()
-		tx, err := db.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		statements(tx)
-		require.NoError(t, tx.Commit())
-	}
-	exec := func(tx *sql.Tx, want int64, statement string, args ...any) {
-		t.Helper()
-		result, err := tx.Exec(statement, args...)
+		result, err := db.ExecContext(t.Context(), statement, args...)
 		require.NoError(t, err)
 		n, err := result.RowsAffected()
 		require.NoError(t, err)
-		require.Equal(t, want, n, statement)
+		require.EqualValues(t, 1, n, statement)
 	}
 	inAnHour := func() int64 { return time.Now().Add(time.Hour).UnixMicro() }
-	change(func(tx *sql.Tx) {
-		exec(tx, 1, "INSERT INTO dlock_session (id, deadline) VALUES (?, ?)", id, inAnHour())
-	})
+	change("INSERT INTO dlock_session (id, deadline) VALUES (?, ?)", id, inAnHour())
 	create := func() (seq int64, name string) {
 		t.Helper()
-		change(func(tx *sql.Tx) {
-			require.NoError(t, tx.QueryRow(drawSeq).Scan(&seq))
-			name = driver.FormatName("sh-W-", seq)
-			exec(tx, 1, "INSERT INTO dlock_node (queue, seq, name, session) SELECT 'stock/42', ?, ?, id FROM dlock_session WHERE id = ?",
-				seq, name, id)
-		})
+		require.NoError(t, db.QueryRowContext(t.Context(), drawSeq).Scan(&seq))
+		name = driver.FormatName("sh-W-", seq)
+		change("INSERT INTO dlock_node (queue, seq, name, session) SELECT 'stock/42', ?, ?, id FROM dlock_session WHERE id = ?", seq, name, id)
 		return seq, name
 	}
 
@@ -125,33 +114,22 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.Equal(t, own, shown[1])
 	require.NoError(t, held.Unlock())
 	require.Equal(t, []string{own}, rowsOf(t, db, showQueue), "the other program holds the lock")
-	change(func(tx *sql.Tx) { exec(tx, 1, "UPDATE dlock_session SET deadline = ? WHERE id = ?", inAnHour(), id) })
+	change("UPDATE dlock_session SET deadline = ? WHERE id = ?", inAnHour(), id)
 
 	_, err = mutex.TryLock(t.Context())
 	require.ErrorIs(t, err, dlock.ErrLocked)
-	granted := make(chan *dlock.Lock, 1)
-	go func() {
-		next, err := mutex.Lock(t.Context())
-		assert.NoError(t, err)
-		granted <- next
-	}()
+	granted := testenv.LockLater(t, mutex)
 	require.Eventually(t, func() bool { return len(rowsOf(t, db, showQueue)) == 2 }, time.Minute, time.Millisecond)
 	require.Empty(t, granted)
-	change(func(tx *sql.Tx) {
-		exec(tx, 1, "DELETE FROM dlock_node WHERE queue = 'stock/42' AND seq = ? AND session = ?", seq, id)
-		exec(tx, 1, "UPDATE dlock_store SET released = ?", "stock/42/"+name)
-	})
-	var next *dlock.Lock
-	select {
-	case next = <-granted:
-	case <-time.After(time.Minute):
-		require.FailNow(t, "the client does not see the release")
-	}
+	_, err = db.ExecContext(t.Context(), fmt.Sprintf("BEGIN IMMEDIATE; DELETE FROM dlock_node WHERE queue = 'stock/42' AND seq = %d AND session = '%s'; "+
+		"UPDATE dlock_store SET released = 'stock/42/%s'; COMMIT", seq, id, name))
+	require.NoError(t, err)
+	next, _ := testenv.Receive(t, granted, "the client sees the release")
 	require.Greater(t, next.Token(), seq)
 
 	// Deleting the session's row must remove its nodes.
 	create()
-	change(func(tx *sql.Tx) { exec(tx, 1, "DELETE FROM dlock_session WHERE id = ?", id) })
+	change("DELETE FROM dlock_session WHERE id = ?", id)
 	require.Len(t, rowsOf(t, db, showQueue), 1)
 	require.NoError(t, next.Unlock())
 }

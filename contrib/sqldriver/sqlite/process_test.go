@@ -26,6 +26,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/leakcheck"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Environment variables that tell a child process what to do.
@@ -54,10 +55,6 @@ func TestMain(m *testing.M) {
 		work(os.Getenv(dsnVariable))
 	case "contend":
 		contend(os.Getenv(rivalVariable), os.Getenv(dsnVariable))
-	case "flock":
-		unlock, err := flockLocker(new(fakeTB), os.Getenv(dsnVariable))()
-		fmt.Println(unlock != nil, err)
-		time.Sleep(time.Hour) // the test kills this process
 	}
 	os.Exit(1)
 }
@@ -167,28 +164,20 @@ func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
 			if next == "a new client" {
 				stock = open(t, dsn).RWMutex("stock/42")
 			}
-			locked := make(chan *dlock.Lock, 1)
-			go func() {
-				try := stock.Lock
-				if next == "a client that only tries" {
-					try = func(ctx context.Context) (*dlock.Lock, error) { return stock.TryLock(ctx) }
+			var lock *dlock.Lock
+			if next == "a client that only tries" {
+				lock, err = stock.TryLock(t.Context())
+				require.NoError(t, err)
+			} else {
+				locked := testenv.LockLater(t, stock)
+				if next == "a waiter" {
+					require.Eventually(t, func() bool { return nodes(t, dsn) == 2 }, time.Minute, time.Millisecond)
+					holder.kill()
 				}
-				lock, err := try(t.Context())
-				assert.NoError(t, err)
-				locked <- lock
-			}()
-			if next == "a waiter" {
-				require.Eventually(t, func() bool { return nodes(t, dsn) == 2 }, time.Minute, time.Millisecond)
-				holder.kill()
+				lock, _ = testenv.Receive(t, locked, "the lock of the killed process is free")
 			}
-			select {
-			case lock := <-locked:
-				require.NotNil(t, lock)
-				assert.Greater(t, lock.Token(), token)
-				assert.NoError(t, lock.Unlock())
-			case <-time.After(time.Minute):
-				t.Fatal("the lock of the killed process is not free")
-			}
+			require.Greater(t, lock.Token(), token)
+			assert.NoError(t, lock.Unlock())
 		})
 	}
 }

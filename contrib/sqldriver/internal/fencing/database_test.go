@@ -36,7 +36,7 @@ type database struct {
 }
 
 var stories = map[string]func(*testing.T, database){
-	"forms of the comparison":       formsOfTheComparison,
+	"late and second write":         lateAndSecondWrite,
 	"kit":                           tablePassesTheKit,
 	"new holder waits at the fence": newHolderWaits,
 	"old snapshot":                  oldSnapshot,

@@ -60,28 +60,26 @@ func tablePassesTheKit(t *testing.T, db database) {
 // The new holder waits at the fence until the old holder's transaction commits.
 // It must then see what the old holder wrote.
 func newHolderWaits(t *testing.T, db database) {
-	f := form(raise)
 	tx := db.begin(t)
-	require.NoError(t, f.withdraw(t.Context(), db, tx, oldToken))
+	require.NoError(t, db.withdraw(t.Context(), tx, oldToken))
 	var all sync.WaitGroup
 	all.Go(func() {
-		assert.NoError(t, db.in(t.Context(), func(tx *sql.Tx) error { return f.withdraw(t.Context(), db, tx, newToken) }))
+		assert.NoError(t, db.in(t.Context(), func(tx *sql.Tx) error { return db.withdraw(t.Context(), tx, newToken) }))
 	})
 	require.NoError(t, tx.Commit())
 	all.Wait()
 	db.has(t, 80)
-	assert.ErrorIs(t, f.write(t, db, oldToken), fence.ErrStale)
+	assert.ErrorIs(t, db.write(t, oldToken), fence.ErrStale)
 }
 
 // The new holder must not read from a snapshot taken before the old holder's
 // second commit, because it would miss that commit.
 func oldSnapshot(t *testing.T, db database) {
-	f := form(raise)
-	require.NoError(t, f.write(t, db, oldToken))
+	require.NoError(t, db.write(t, oldToken))
 	tx := db.begin(t)
 	_, err := tx.ExecContext(t.Context(), "SELECT 1")
 	require.NoError(t, err)
-	if err := f.write(t, db, oldToken); err != nil {
+	if err := db.write(t, oldToken); err != nil {
 		require.True(t, toRepeat(err), "%v", err)
 		return // the transactions exclude each other
 	}
@@ -103,7 +101,7 @@ func lockingRead(t *testing.T, db database) {
 	}
 	tx := db.begin(t)
 	require.ErrorIs(t, tx.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 8").Scan(new(int)), sql.ErrNoRows)
-	if err := form(raise).write(t, db, newToken); err != nil {
+	if err := db.write(t, newToken); err != nil {
 		require.True(t, toRepeat(err), "%v", err)
 		return // the transactions exclude each other
 	}
@@ -163,9 +161,9 @@ func nothingKept(t *testing.T, db database) {
 
 func rollback(t *testing.T, db database) {
 	tx := db.begin(t)
-	require.NoError(t, form(raise).withdraw(t.Context(), db, tx, newToken))
+	require.NoError(t, db.withdraw(t.Context(), tx, newToken))
 	require.NoError(t, tx.Rollback())
-	assert.NoError(t, form(raise).write(t, db, oldToken), "nobody has written with the new token")
+	assert.NoError(t, db.write(t, oldToken), "nobody has written with the new token")
 }
 
 func epoch(t *testing.T, db database) {
@@ -188,9 +186,9 @@ func rowOfAResource(t *testing.T, db database) {
 	assert.ErrorIs(t, err, sql.ErrNoRows)
 	assert.ErrorContains(t, err, `fence: "account/8" has no row (use Table.Add)`)
 
-	require.NoError(t, form(raise).write(t, db, newToken))
+	require.NoError(t, db.write(t, newToken))
 	require.NoError(t, db.table.Add(t.Context(), db.DB, "account/7"), "the row is there")
-	assert.ErrorIs(t, form(raise).write(t, db, oldToken), fence.ErrStale, "Add must not set the token back")
+	assert.ErrorIs(t, db.write(t, oldToken), fence.ErrStale, "Add must not set the token back")
 	assert.NoError(t, db.table.Add(t.Context(), db.DB, strings.Repeat("x", 512)))
 	assert.NoError(t, db.table.Add(t.Context(), db.DB, "Account/7 "), "another resource")
 }

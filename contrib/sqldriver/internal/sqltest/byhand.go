@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // ByHand checks what sessions notice of statements that somebody runs by hand,
@@ -40,11 +40,7 @@ func ByHand(t *testing.T, store func(t *testing.T) (c driver.Connector, exec fun
 			exec(strings.ReplaceAll(text, "ID", "'"+holder.Describe().ID+"'"))
 			if !slices.Contains(taking, text) {
 				for _, w := range []driver.Watch{ahead, own} {
-					select {
-					case <-w.C:
-					case <-time.After(30 * time.Second):
-						t.Fatal("a watch goes on")
-					}
+					testenv.Receive(t, w.C, "a watch ends")
 				}
 			}
 			if !slices.Contains(deleting, text) {

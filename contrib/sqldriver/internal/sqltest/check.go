@@ -12,13 +12,14 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // CheckOfOthers checks that doctor names a longer grace of another client, and
 // the transaction that has been open for the longest time. The server of db has
 // no others. The statement snapshot begins one, and who selects its connection.
 func CheckOfOthers(t *testing.T, d driver.Driver, dsn func(params ...string) string, db *sql.DB, snapshot, who string) {
-	_, err := Connect(t, d, dsn("session_timeout=10s", "grace=1h"))
+	_, err := testenv.Connect(t, d, dsn("session_timeout=10s", "grace=1h"))
 	require.NoError(t, err)
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)

@@ -1,32 +1,15 @@
 package sqltest
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
-
-// Connect opens a session, within 30 seconds, that is closed when the test
-// ends. It fails the test at once if the driver rejects the data source name.
-func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
-	t.Helper()
-	c, err := d.OpenConnector(dsn)
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := c.Connect(ctx)
-	if err == nil {
-		t.Cleanup(func() { s.Close() })
-	}
-	return s, err
-}
 
 // Refusal describes the error expected from a Connect that must fail.
 type Refusal struct {
@@ -35,13 +18,25 @@ type Refusal struct {
 	Secrets     []string // texts that the error must not contain
 }
 
-// Refused checks that [Connect] fails with the error described by want, and
+// Refused checks that [testenv.Connect] fails with the error described by want, and
 // returns that error.
 func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	t.Helper()
-	_, err := Connect(t, d, dsn)
+	_, err := testenv.Connect(t, d, dsn)
 	want.check(t, err)
 	return err
+}
+
+// Refusals returns [Refused] for the two kinds of errors: permanent ones, and
+// temporary ones.
+func Refusals(d driver.Driver, secrets ...string) (refused, unavailable func(t testing.TB, dsn string, texts ...string) error) {
+	of := func(temporary bool) func(testing.TB, string, ...string) error {
+		return func(t testing.TB, dsn string, texts ...string) error {
+			t.Helper()
+			return Refused(t, d, dsn, Refusal{Unavailable: temporary, Texts: texts, Secrets: secrets})
+		}
+	}
+	return of(false), of(true)
 }
 
 func (want Refusal) check(t testing.TB, err error) {

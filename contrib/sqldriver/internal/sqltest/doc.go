@@ -1,7 +1,6 @@
 // Package sqltest has what the tests of the drivers for SQL databases share:
 //
-//   - [Connect] opens a session, and [Refused] checks the error if the driver
-//     or the server refuses one.
+//   - [Refused] checks the error if the driver or the server refuses a session.
 //   - [Holders] checks that a lock never has two holders and that its tokens
 //     rise. [KilledUnderLoad] does so while a test kills the server.
 //     [SaysWhyItEnded] checks the error of a lock that is lost because the
@@ -15,6 +14,4 @@
 //     request. [ForgottenConnections] makes all of them silent. [SilentServer]
 //     checks the error of Connect if the server never answers, and
 //     [SilentConnect] that connecting has a time limit.
-//   - [Free] and [Contended] are benchmarks that compare dlock with what users
-//     of a database write without it: each [Way] is one method of locking.
 package sqltest

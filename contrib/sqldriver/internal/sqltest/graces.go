@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Graces checks that the longest grace of any session counts for all, as long
@@ -18,11 +19,7 @@ func Graces(t *testing.T, d driver.Driver, database func() (dsn func(...string) 
 	for closed, want := range map[bool]float64{false: 3600, true: 10} {
 		dsn, query := database()
 		connect := func(params ...string) driver.Session {
-			s, err := Connect(t, d, dsn(append(params, "session_timeout=10s")...))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
+			return testenv.Session(t, d, dsn(append(params, "session_timeout=10s")...))
 		}
 		long := connect("grace=1h")
 		if closed {

@@ -1,7 +1,6 @@
 package sqltest
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 // Lock takes a lock.
 func Lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
-	l, err := m.Lock(context.Background())
+	l, err := m.Lock(t.Context())
 	assert.NoError(t, err)
 	return l
 }
