@@ -117,9 +117,7 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
 		return counted{conn, writes}, err
 	}))
-	w, err := follower.WatchQueue(within(t), "q")
-	require.NoError(t, err)
-	defer w.Stop()
+	follower.follow(t, "q")
 
 	other := connectTo(t, dsn)
 	before := writes.Load()

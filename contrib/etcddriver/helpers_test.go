@@ -86,6 +86,16 @@ func (s opened) has(t *testing.T, want ...driver.Node) {
 	require.Equal(t, want, nodes)
 }
 
+// follow watches a queue until the test ends, which makes Delete announce each
+// release.
+func (s opened) follow(t *testing.T, queue string) driver.Watch {
+	t.Helper()
+	w, err := s.WatchQueue(within(t), queue)
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return w
+}
+
 // connectThrough begins a session whose requests all go through intercept,
 // which decides whether and when to send them. Calls of intercept may be
 // concurrent, because heartbeats are sent in the background.

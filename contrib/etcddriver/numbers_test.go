@@ -147,9 +147,7 @@ func TestAKeyIsFreeAfterTwoDeletesOfItsNode(t *testing.T) {
 func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
-	w, err := s.WatchQueue(within(t), "q") // makes Delete announce the release
-	require.NoError(t, err)
-	defer w.Stop()
+	s.follow(t, "q")
 	j := create(t, s, "q", "h-W-")
 	server.Etcdctl("del", s.b.settings.queueKeys("q")+s.key(t, j.Place))
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
@@ -186,13 +184,11 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
 	held := create(t, s, "held", "h-W-")
-	w, err := s.WatchQueue(within(t), "followed")
-	require.NoError(t, err)
-	defer w.Stop()
+	s.follow(t, "followed")
 	followed := create(t, s, "followed", "h-W-")
 	fill(t, server)
 
-	_, err = s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("refused")})
+	_, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "h-W-", Data: []byte("refused")})
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")

@@ -75,13 +75,12 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
 	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
-	followed, err := s.WatchQueue(within(t), "followed")
-	require.NoError(t, err)
-	defer followed.Stop()
+	followed := s.follow(t, "followed")
 	first := s.b.listener.currentStream()
 	server.Etcdctl("--user", "root:root", "auth", "disable")
 	server.Etcdctl("auth", "enable")
 
+	var err error
 	eventually(t, func() bool { // retry, because requests may time out on a slow machine
 		_, err = s.WatchQueue(within(t), "q")
 		return err == nil || !errors.Is(err, driver.ErrUnavailable)

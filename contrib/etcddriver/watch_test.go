@@ -324,9 +324,7 @@ func TestAWaiterFarBehindSeesWhatItMissesWhileItsStreamIsLost(t *testing.T) {
 func TestASessionWithAWaiterFarBehindFollowsTheQueueForAnother(t *testing.T) {
 	waitFarBehind(t, 3)
 	holder, ahead, waiter, last, _ := line(t)
-	w, err := holder.WatchQueue(within(t), "q") // makes Delete announce the release
-	require.NoError(t, err)
-	defer w.Stop()
+	holder.follow(t, "q")
 	l := waiter.b.listener
 	far, stream := l.queues["q"], l.currentStream()
 	require.Len(t, far.ids, 2)

@@ -72,12 +72,10 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)
-	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	holder := s.lock()
 	heal := s.cutFirst()
 	s.server.SetClock(time.Hour)
-	next, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	next := s.lock()
 	require.NoError(t, holder.Err(), "the holder knows of its loss")
 	require.NoError(t, next.Err())
 	require.Greater(t, next.Token(), holder.Token())
@@ -92,8 +90,7 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")
-	holder, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	holder := s.lock()
 	mutex := s.newClient().RWMutex("stock/42")
 	granted := testenv.LockLater(t, mutex)
 	s.waitForWatchers(holder, 1)
@@ -108,8 +105,7 @@ func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	require.NoError(t, next.Unlock())
 
 	s.server.SetClock(0)
-	last, err := s.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	last := s.lock()
 	require.Greater(t, last.Token(), next.Token())
 	require.NoError(t, last.Unlock())
 }

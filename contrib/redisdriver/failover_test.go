@@ -72,8 +72,7 @@ func (l *loss) grantsLater(holder *dlock.Lock) {
 	if holder.Err() != nil {
 		l.t.Log("the machine is slow: the lease was over before the next contender came, so its grace is not tested")
 	}
-	next, err := l.successor.newClient().RWMutex("stock/42").Lock(l.t.Context())
-	require.NoError(l.t, err)
+	next := l.successor.lock()
 	require.Error(l.t, holder.Err(), "there are two holders")
 	require.Greater(l.t, next.Token(), holder.Token())
 	require.NoError(l.t, next.Unlock())
@@ -251,13 +250,11 @@ func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l.server.Kill()
 	promote(replica)
 	l.movesTo(replica)
-	holder, err := l.successor.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	holder := l.successor.lock()
 	replica.Kill()
 	replica.Restart()
 	l.successor.graced = false // skip the grace period, because only tokens matter
-	next, err := l.successor.newClient().RWMutex("stock/42").Lock(t.Context())
-	require.NoError(t, err)
+	next := l.successor.lock()
 	require.Greater(t, next.Token(), holder.Token())
 	require.NoError(t, next.Unlock())
 }

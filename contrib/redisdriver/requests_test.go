@@ -50,6 +50,13 @@ func (s *store) newClient() *dlock.Client {
 	return c
 }
 
+func (s *store) lock() *dlock.Lock {
+	s.t.Helper()
+	lock, err := s.newClient().RWMutex("stock/42").Lock(s.t.Context())
+	require.NoError(s.t, err)
+	return lock
+}
+
 func (s *store) waitForContenders(n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 
@@ -44,9 +43,7 @@ func TestCheckOfUsersAndRights(t *testing.T) {
 func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "max_connections=10"))
 	database := server.Database()
-	db, err := sql.Open("mysql", server.DSN(database))
-	require.NoError(t, err)
-	defer db.Close()
+	db := openDB(t, server, database)
 	for range 4 { // of 10 connections
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)

@@ -261,6 +261,14 @@ func create(t *testing.T, s driver.Session, queue string) driver.Joined {
 	return j
 }
 
+func begun(t *testing.T, c *caseStore) *sql.Tx {
+	t.Helper()
+	tx, err := c.Admin.Begin()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
 func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	t.Helper()
 	rows, err := tx.QueryContext(t.Context(), text, args...)
@@ -319,9 +327,7 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	c.Exec(t, "INSERT INTO dlock_queue (name, last, used) VALUES ('q', 1, 1)")
-	blocker, err := c.Admin.Begin()
-	require.NoError(t, err)
-	defer blocker.Rollback()
+	blocker := begun(t, c)
 	lockRows(t, blocker, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -356,9 +362,7 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 			c := newCaseWith(t, "session_timeout=1h")
 			s := newSession(t, c)
 			j := create(t, s, "q")
-			replacement, err := c.Admin.Begin()
-			require.NoError(t, err)
-			defer replacement.Rollback()
+			replacement := begun(t, c)
 			for _, text := range []string{"UPDATE dlock_queue SET last = last + 1 WHERE name = 'q'",
 				"UPDATE dlock_node SET name = REPLACE(name, 'a-W-', 'a-R-') WHERE queue = 'q'"} {
 				_, err := replacement.Exec(text)
@@ -381,11 +385,9 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	blocker, err := c.Admin.Begin()
-	require.NoError(t, err)
-	defer blocker.Rollback()
+	blocker := begun(t, c)
 	lockRows(t, blocker, "SELECT * FROM dlock_session WHERE id = ? FOR UPDATE", s.ID())
-	_, err = s.Store().Beat(t.Context())
+	_, err := s.Store().Beat(t.Context())
 	assert.NoError(t, err)
 }
 
@@ -454,10 +456,8 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	require.NoError(t, err)
 	second, err := connector.Connect(t.Context())
 	require.NoError(t, err)
-	defer second.Close()
-	remover, err := c.Admin.Begin()
-	require.NoError(t, err)
-	defer remover.Rollback()
+	t.Cleanup(func() { second.Close() }) // after the transaction
+	remover := begun(t, c)
 	_, err = remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name)
 	require.NoError(t, err)
 	if j := create(t, second, "q"); !j.Known || len(j.Ahead) != 1 {
@@ -524,10 +524,8 @@ func TestDeadlockIsRepeated(t *testing.T) {
 		return c.server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_deadlocks'")
 	}
 	before := deadlocks()
-	other, err := c.Admin.Begin()
-	require.NoError(t, err)
-	defer other.Rollback()
-	_, err = other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000")
+	other := begun(t, c)
+	_, err := other.Exec("INSERT INTO work SELECT seq FROM seq_1_to_1000")
 	require.NoError(t, err)
 	lockRows(t, other, "SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE")
 	created := make(chan error, 1)

@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
@@ -61,9 +59,7 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 
 func TestCheckOfOtherClients(t *testing.T) {
 	server := pgtest.Start(t)
-	db, err := sql.Open("pgx", server.DSN())
-	require.NoError(t, err)
-	defer db.Close()
+	db := openDB(t, server)
 	sqltest.CheckOfOthers(t, Driver{}, server.DSN, db, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1", "SELECT pg_backend_pid()")
 }
 

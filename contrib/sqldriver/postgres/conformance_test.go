@@ -48,6 +48,13 @@ type caseStore struct {
 	params []string
 }
 
+func openDB(t *testing.T, server *pgtest.Server) *sql.DB {
+	db, err := sql.Open("pgx", server.DSN())
+	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 var newSession = sqltest.NewSession
 
 func newCase(t *testing.T) driver.Connector { return newCaseWith(t) }
@@ -57,9 +64,7 @@ func newCaseWith(t *testing.T, params ...string) *caseStore {
 }
 
 func newCaseOn(t *testing.T, server *pgtest.Server, params ...string) *caseStore {
-	db, err := sql.Open("pgx", server.DSN())
-	require.NoError(t, err)
-	t.Cleanup(func() { db.Close() })
+	db := openDB(t, server)
 	c := &caseStore{t: t, server: server, schema: server.Schema()}
 	c.params = append([]string{"session_timeout=" + conformanceTimeout.String(), "schema=" + c.schema}, params...)
 	c.Store = sqltest.Store{

@@ -59,8 +59,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		mu.Lock()
 		clear(sent)
 		mu.Unlock()
-		held, err := create(t, holder, "held")
-		require.NoError(t, err)
+		held := mustCreate(t, holder, "held")
 		first := func([]driver.Node) int { return 0 }
 		j, err := waiter.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("waits"), Predecessor: first})
 		require.NoError(t, err)

@@ -33,6 +33,13 @@ func create(t *testing.T, s driver.Session, data string) (driver.Joined, error) 
 	return s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte(data)})
 }
 
+func mustCreate(t *testing.T, s driver.Session, data string) driver.Joined {
+	t.Helper()
+	j, err := create(t, s, data)
+	require.NoError(t, err)
+	return j
+}
+
 // To simulate a disk that takes forever, the test makes commits wait for a
 // standby that does not exist.
 func TestOthersDoNotWaitForTheDisk(t *testing.T) {
@@ -40,10 +47,8 @@ func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	server := pgtest.Start(t)
 	c := newCaseOn(t, server, "session_timeout=1h")
 	first, second, third := newSession(t, c), newSession(t, c), newSession(t, c)
-	j, err := create(t, first, "1")
-	require.NoError(t, err)
-	k, err := create(t, second, "2")
-	require.NoError(t, err)
+	j := mustCreate(t, first, "1")
+	k := mustCreate(t, second, "2")
 	w, err := second.Watch(t.Context(), "q", k.Place, j.Node)
 	require.NoError(t, err)
 
@@ -95,10 +100,9 @@ func TestAnErrorAfterTheCommitLeavesNothing(t *testing.T) {
 			user := c.schema + "_plain"
 			server.SQL(t, "CREATE ROLE "+user+" LOGIN PASSWORD 'correct-horse'; "+grants(c.schema, user))
 			s := testenv.Session(t, Driver{}, strings.Replace(server.DSN(c.params...), "dlock:", user+":", 1))
-			_, err := create(t, admin, "1")
-			require.NoError(t, err)
+			mustCreate(t, admin, "1")
 			c.Exec(t, "CREATE OR REPLACE FUNCTION dlock.flush() RETURNS text LANGUAGE sql AS $$"+flush+"$$")
-			_, err = create(t, s, "2")
+			_, err := create(t, s, "2")
 			require.ErrorContains(t, err, name)
 			require.Eventually(t, func() bool {
 				nodes, err := admin.List(t.Context(), "q")
@@ -113,8 +117,7 @@ func TestNoVersionRecursAfterACrash(t *testing.T) {
 	server := pgtest.Start(t)
 	c := newCaseOn(t, server, "session_timeout=1h")
 	s := newSession(t, c)
-	_, err := create(t, s, "1")
-	require.NoError(t, err)
+	mustCreate(t, s, "1")
 	look := func(known int64) (version int64, same bool) {
 		found, err := s.Store().Look(t.Context(), []session.Query{{Queue: "q", Known: known}})
 		require.NoError(t, err)

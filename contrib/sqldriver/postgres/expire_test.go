@@ -127,8 +127,7 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
-	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("1")})
-	require.NoError(t, err)
+	j := mustCreate(t, s, "1")
 	c.Exec(t, "SELECT dlock.end_session($1)", s.ID())
 	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrSessionEnded)
 }

@@ -16,10 +16,8 @@ import (
 func TestAForgedNoticeReleasesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	holder, waiter := newSession(t, c), newSession(t, c)
-	held, err := create(t, holder, "held")
-	require.NoError(t, err)
-	own, err := create(t, waiter, "own")
-	require.NoError(t, err)
+	held := mustCreate(t, holder, "held")
+	own := mustCreate(t, waiter, "own")
 	channel, guest := c.server.SQL(t, "SELECT "+c.schema+".channel('q')"), c.schema+"_guest"
 	c.server.SQL(t, "CREATE ROLE "+guest)
 	notice := "r\n" + held.Name + "\nq"

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
@@ -38,8 +37,7 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
-	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
-	require.NoError(t, err)
+	j := mustCreate(t, s, "x")
 	db, err := s.(*session.Session).Store().(*store).DB()
 	require.NoError(t, err)
 	release := takeConnections(t, db)

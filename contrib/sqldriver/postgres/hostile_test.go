@@ -70,10 +70,8 @@ func TestObjectsInTheSearchPathAreNotUsed(t *testing.T) {
 		require.ErrorIs(t, err, want)
 	}
 
-	first, err := create(t, s, "1")
-	require.NoError(t, err)
-	second, err := create(t, other, "2")
-	require.NoError(t, err)
+	first := mustCreate(t, s, "1")
+	second := mustCreate(t, other, "2")
 	w, err := other.Watch(ctx, "q", second.Place, first.Node)
 	require.NoError(t, err)
 	change(session.Change{Kind: session.SetValue, Place: first.Place}, nil)
@@ -81,8 +79,7 @@ func TestObjectsInTheSearchPathAreNotUsed(t *testing.T) {
 	change(session.Change{Kind: session.Delete, Place: first.Place}, nil)
 	<-w.C
 	change(session.Change{Kind: session.Delete, Place: first.Place}, driver.ErrGone)
-	_, err = create(t, s, "3")
-	require.NoError(t, err)
+	mustCreate(t, s, "3")
 	require.NoError(t, st.Cancel(ctx, []session.Change{{Data: []byte("3")}}))
 
 	_, _, err = st.Value(ctx, "q")

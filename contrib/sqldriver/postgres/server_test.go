@@ -144,9 +144,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 
 func TestExistingDatabase(t *testing.T) {
 	server := pgtest.Shared(t)
-	db, err := sql.Open("pgx", server.DSN())
-	require.NoError(t, err)
-	defer db.Close()
+	db := openDB(t, server)
 	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: 2 * time.Second})
 	require.NoError(t, err)
 	one, two := dlock.NewClient(c), dlock.NewClient(c)
@@ -168,9 +166,7 @@ func TestExistingDatabase(t *testing.T) {
 
 func TestExistingDatabaseWithoutAFreeConnection(t *testing.T) {
 	server := pgtest.Shared(t)
-	db, err := sql.Open("pgx", server.DSN())
-	require.NoError(t, err)
-	defer db.Close()
+	db := openDB(t, server)
 	c, err := NewConnector(db, Options{EmptyIsNew: true, Schema: server.Schema(), SessionTimeout: time.Hour})
 	require.NoError(t, err)
 	sqltest.AllConnectionsInUse(t, db, c)
@@ -253,9 +249,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 func TestServerWithoutFreeConnections(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.WithConfig("max_connections=4", "superuser_reserved_connections=0", "max_wal_senders=0"))
-	db, err := sql.Open("pgx", server.DSN())
-	require.NoError(t, err)
-	defer db.Close()
+	db := openDB(t, server)
 	var taken []*sql.Conn
 	for range 4 {
 		c, err := db.Conn(t.Context())

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,9 +21,7 @@ func checked(t *testing.T, dsn string) doctortest.Findings {
 func TestCheckOfAHealthyFile(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	checked(t, path).Healthy(t)
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	defer db.Close()
+	db := otherProgram(t, path)
 	var rows int
 	require.NoError(t, db.QueryRow("SELECT (SELECT count(*) FROM dlock_node) + (SELECT count(*) FROM dlock_session)").Scan(&rows))
 	require.Zero(t, rows)
@@ -50,11 +47,9 @@ func TestCheckOfFilesThatCannotBeUsed(t *testing.T) {
 func TestCheckOfAFileThatAnotherProgramHasLocked(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	checked(t, path).Healthy(t)
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	defer db.Close()
+	db := otherProgram(t, path)
 	db.SetMaxOpenConns(1)
-	_, err = db.Exec("BEGIN IMMEDIATE")
+	_, err := db.Exec("BEGIN IMMEDIATE")
 	require.NoError(t, err)
 	checked(t, path+"?session_timeout=1s").Has(t, driver.Problem, "", "write transaction")
 }

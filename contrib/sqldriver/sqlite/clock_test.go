@@ -36,8 +36,7 @@ func pass(t *testing.T, d time.Duration, s *session.Session) {
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
-	held, err := holder.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	held := create(t, holder)
 
 	stepClock(t, 30*time.Minute, holder)
 	require.NoError(t, holder.Err(), "a step that is shorter than the session timeout")
@@ -66,16 +65,14 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 func TestAStepBackLosesNoLock(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	killed, other := connect(t, st), connect(t, st)
-	held, err := killed.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	held := create(t, killed)
 
 	stepClock(t, -24*time.Hour, killed, other)
 	require.NoError(t, killed.Err())
 	require.NoError(t, other.Err())
-	_, err = memberOf(killed).Beat(t.Context())
+	_, err := memberOf(killed).Beat(t.Context())
 	require.NoError(t, err)
-	behind, err := other.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
-	require.NoError(t, err)
+	behind := create(t, other)
 	require.Equal(t, []driver.Node{held.Node}, behind.Ahead)
 	require.Greater(t, behind.Token, held.Token)
 
@@ -93,8 +90,7 @@ func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
 	}
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	stopped, other := connect(t, st), connect(t, st)
-	held, err := stopped.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	held := create(t, stopped)
 
 	stepClock(t, -time.Hour, stopped, other)
 	info, err := other.Read(t.Context(), "q", held.Name)

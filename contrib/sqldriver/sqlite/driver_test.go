@@ -67,6 +67,13 @@ func connect(t testing.TB, c driver.Connector) *session.Session {
 	return s.(*session.Session)
 }
 
+func create(t testing.TB, s driver.Session) driver.Joined {
+	t.Helper()
+	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	return j
+}
+
 func TestPathsThatCannotWorkSayWhy(t *testing.T) {
 	dir := directory(t)
 	write := func(name, content string) string {
@@ -260,8 +267,7 @@ func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
 	require.Zero(t, look())
 	require.NotEqual(t, before, memberOf(b).version, "the heartbeat has changed the database")
 	for _, s := range []driver.Session{a, b} {
-		_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-		require.NoError(t, err)
+		create(t, s)
 		require.EqualValues(t, 2, look())
 		require.Zero(t, look())
 	}
@@ -275,8 +281,7 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	}
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
-	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	create(t, a)
 	require.NoError(t, memberOf(b).db.use(t.Context(), func() error {
 		require.NoError(t, memberOf(b).db.exec(t.Context(), sqlBegin))
 		err := a.Close()
@@ -297,8 +302,7 @@ func TestAListReadsAgainWhatAPollHasCleanedUp(t *testing.T) {
 	}
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), memberOf(connect(t, st))
-	_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	create(t, a)
 	_, suspects, err := b.look(t.Context(), []session.Query{{Queue: "q"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{memberOf(a).presence.id}, suspects)
@@ -343,8 +347,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	synced = walLength(t, path)
 	var last int64
 	for i := range 30 {
-		j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-		require.NoError(t, err)
+		j := create(t, s)
 		require.Greater(t, j.Token, last)
 		last = j.Token
 		length := walLength(t, path)
@@ -357,8 +360,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 			copyFiles(t, path, restored, cut)
 			after, err := newStoreAt(t, restored, time.Hour).Connect(t.Context())
 			require.NoError(t, err)
-			j, err := after.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-			require.NoError(t, err)
+			j := create(t, after)
 			assert.Greater(t, j.Token, last, "token after a power cut behind lock %d", i)
 			require.NoError(t, after.Close())
 			removeFiles(t, restored)
@@ -373,8 +375,7 @@ func TestAPowerCutTakesNoValue(t *testing.T) {
 	synced := int64(-1)
 	st.synced = func() { synced = walLength(t, path) }
 	s := connect(t, st)
-	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	j := create(t, s)
 	require.NoError(t, s.SetValue(t.Context(), "q", j.Place, []byte("value")))
 	copyFiles(t, path, restored, synced)
 	after := connect(t, newStoreAt(t, restored, time.Hour))
@@ -397,8 +398,7 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 	st.reserving = func(waits bool) { full = append(full, waits) }
 	s := connect(t, st)
 	for range block + 10 {
-		j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-		require.NoError(t, err)
+		j := create(t, s)
 		require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Changed))
 	}
 	assert.Equal(t, []bool{true, true}, full, "at the beginning, and after the first block")
@@ -419,18 +419,15 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 
 func TestAnApplicationsDatabase(t *testing.T) {
 	path := filepath.Join(directory(t), "application.db")
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	defer db.Close()
+	db := otherProgram(t, path)
 	db.SetMaxOpenConns(1) // sessions open their own connections, so this one is enough
-	_, err = db.Exec("CREATE TABLE item (name TEXT)")
+	_, err := db.Exec("CREATE TABLE item (name TEXT)")
 	require.NoError(t, err)
 	c, err := NewConnector(db, 0)
 	require.NoError(t, err)
 	a, b := connect(t, c), connect(t, c)
 	assert.Equal(t, defaultTimeout, a.Describe().Timeout)
-	j, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	j := create(t, a)
 	list, err := b.List(t.Context(), "q")
 	require.NoError(t, err)
 	assert.Equal(t, []driver.Node{j.Node}, list)
@@ -520,8 +517,7 @@ func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 		require.NoError(t, err)
 		return found[0].Released
 	}
-	j, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	j := create(t, s)
 	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
 	require.Equal(t, j.Name, released())
 	operate(t, path, `INSERT INTO dlock_node (queue, seq, name) VALUES ('q', ?, ?)`, j.Seq, j.Name)

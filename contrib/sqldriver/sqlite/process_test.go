@@ -380,8 +380,7 @@ func makeOld(t testing.TB, path string) {
 func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	killed := connect(t, st)
-	_, err := killed.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-	require.NoError(t, err)
+	create(t, killed)
 	die(t, killed)
 	list, err := connect(t, st).List(t.Context(), "q")
 	require.NoError(t, err)
@@ -410,8 +409,7 @@ func TestWaitersBehindOthersPollLessOften(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	for _, pause := range []time.Duration{0, 0, longest, 2 * longest} { // the holder, the first waiter, and those behind
 		s := connect(t, st)
-		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
-		require.NoError(t, err)
+		create(t, s)
 		found, err := memberOf(s).Look(t.Context(), []session.Query{{Queue: "q"}})
 		require.NoError(t, err)
 		assert.Equal(t, pause, found[0].Pause)
