@@ -71,7 +71,7 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 			if strings.HasPrefix(arg, `{"`) {
 				continue // the node's data, which no script interprets
 			}
-			for _, digits := range regexp.MustCompile(`\d{10,}`).FindAllString(arg, -1) {
+			for _, digits := range regexp.MustCompile(`\b\d{10,}\b`).FindAllString(arg, -1) {
 				assert.Equal(t, sequence, digits, "argument %q of %q may be an instant", arg, command)
 			}
 		}
