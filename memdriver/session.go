@@ -99,13 +99,9 @@ func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {
 // token and nodes ahead (rules 1, 2, 3 and 5 of package driver). If the outcome
 // is unknown, cleanUp removes the node (rule 4).
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	req := request{op: faults.OpCreate, queue: queue}
-	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(n.Prefix)); err != nil {
-		return driver.Joined{}, req.failed(err)
-	}
 	n.Data = bytes.Clone(n.Data)
 	call := s.creates.Add(1)
-	j, err := ask(ctx, s, req, func() (driver.Joined, error) {
+	j, err := ask(ctx, s, on(queue, faults.OpCreate, "", driver.CheckPrefix(n.Prefix)), func() (driver.Joined, error) {
 		j, err := s.store.create(s.record, call, queue, n)
 		if err == nil && n.Predecessor != nil {
 			if i := n.Predecessor(j.Ahead); i >= 0 {
@@ -128,11 +124,10 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
-			_, err := ask(context.Background(), s, request{op: faults.OpCleanUp}, func() (none, error) {
+			if s.do(context.Background(), request{op: faults.OpCleanUp}, func() error {
 				s.store.cleanUp(s.record, call, queue)
-				return none{}, nil
-			})
-			if err == nil {
+				return nil
+			}) == nil {
 				return
 			}
 		}
@@ -141,11 +136,7 @@ func (s *session) cleanUp(call int64, queue string) {
 
 // List implements driver.Session.
 func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error) {
-	req := request{op: faults.OpList, queue: queue}
-	if err := driver.CheckQueue(queue); err != nil {
-		return nil, req.failed(err)
-	}
-	return ask(ctx, s, req, func() ([]driver.Node, error) {
+	return ask(ctx, s, on(queue, faults.OpList, "", nil), func() ([]driver.Node, error) {
 		if q := s.store.queues[queue]; q != nil {
 			return q.list(), nil
 		}
@@ -155,72 +146,48 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 
 // Delete implements driver.Session (rule 7 of package driver).
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
-	req := request{op: faults.OpDelete, queue: queue, name: p.Name}
-	if err := driver.CheckQueue(queue); err != nil {
-		return req.failed(err)
-	}
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.delete(s.record, queue, p, why) })
+	_, err := ask(ctx, s, on(queue, faults.OpDelete, p.Name, nil), func() (struct{}, error) {
+		return struct{}{}, s.store.delete(s.record, queue, p, why)
+	})
 	return err
 }
 
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
-	req := request{op: faults.OpReplace, queue: queue, name: p.Name}
-	if err := errors.Join(driver.CheckQueue(queue), driver.CheckPrefix(prefix)); err != nil {
-		return driver.Place{}, req.failed(err)
-	}
-	return ask(ctx, s, req, func() (driver.Place, error) {
+	return ask(ctx, s, on(queue, faults.OpReplace, p.Name, driver.CheckPrefix(prefix)), func() (driver.Place, error) {
 		return s.store.replace(s.record, queue, p, prefix)
 	})
 }
 
 // Read implements driver.Inspector.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
-	req := request{op: faults.OpRead, queue: queue, name: name}
-	if err := driver.CheckQueue(queue); err != nil {
-		return driver.NodeInfo{}, req.failed(err)
-	}
-	return ask(ctx, s, req, func() (driver.NodeInfo, error) { return s.store.read(s.record, queue, name) })
+	return ask(ctx, s, on(queue, faults.OpRead, name, nil), func() (driver.NodeInfo, error) { return s.store.read(s.record, queue, name) })
 }
 
 // Walk implements driver.Inspector.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	req := request{op: faults.OpWalk, name: prefix}
 	if prefix != "" {
-		if err := driver.CheckQueue(prefix); err != nil {
-			return nil, req.failed(err)
-		}
+		req.invalid = driver.CheckQueue(prefix)
 	}
 	return ask(ctx, s, req, func() ([]string, error) { return s.store.walk(prefix), nil })
 }
 
 // Remove implements driver.Inspector.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
-	req := request{op: faults.OpRemove, queue: queue, name: p.Name}
-	if err := driver.CheckQueue(queue); err != nil {
-		return req.failed(err)
-	}
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.removePlace(queue, p) })
-	return err
+	return s.do(ctx, on(queue, faults.OpRemove, p.Name, nil), func() error { return s.store.removePlace(queue, p) })
 }
 
 // SetValue implements driver.Inspector.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	req := request{op: faults.OpSetValue, queue: queue, name: p.Name}
-	if err := errors.Join(driver.CheckQueue(queue), driver.CheckValue(value)); err != nil {
-		return req.failed(err)
-	}
 	value = append([]byte{}, value...)
-	_, err := ask(ctx, s, req, func() (none, error) { return none{}, s.store.setValue(s.record, queue, p, value) })
-	return err
+	return s.do(ctx, on(queue, faults.OpSetValue, p.Name, driver.CheckValue(value)), func() error {
+		return s.store.setValue(s.record, queue, p, value)
+	})
 }
 
 // Value implements driver.Inspector.
 func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
-	req := request{op: faults.OpValue, queue: queue}
-	if err := driver.CheckQueue(queue); err != nil {
-		return nil, 0, req.failed(err)
-	}
-	v, err := ask(ctx, s, req, func() (storedValue, error) { return s.store.values[queue], nil })
+	v, err := ask(ctx, s, on(queue, faults.OpValue, "", nil), func() (storedValue, error) { return s.store.values[queue], nil })
 	return bytes.Clone(v.value), v.token, err
 }
 
@@ -233,7 +200,10 @@ func (s *session) Close() error {
 	s.lease.End(errClosed)
 	<-s.ended
 	defer s.background.Wait()
-	if s.isClosed() {
+	s.store.mu.Lock()
+	closed := s.closed
+	s.store.mu.Unlock()
+	if closed {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
@@ -253,12 +223,6 @@ func (s *session) Close() error {
 	return nil
 }
 
-func (s *session) isClosed() bool {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	return s.closed
-}
-
 // keepLease sends heartbeats until the lease ends. Then it ends the watches and
 // sets stopped, after which requests are no longer served and no goroutine is
 // started.
@@ -274,8 +238,7 @@ func (s *session) keepLease() {
 // heartbeat renews the lease with an empty request. It does not retry a failed
 // request, because the next heartbeat follows soon.
 func (s *session) heartbeat(ctx context.Context) error {
-	_, err := ask(ctx, s, request{op: faults.OpHeartbeat}, func() (none, error) { return none{}, nil })
-	return err
+	return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
 }
 
 // spawn runs f on a goroutine that Close waits for. Once the session has ended,
@@ -294,9 +257,16 @@ func (s *session) spawnLocked(f func()) bool {
 }
 
 type request struct {
-	op    faults.Op
-	queue string
-	name  string // name of the node, or the prefix of a Walk
+	op      faults.Op
+	queue   string
+	name    string // name of the node, or the prefix of a Walk
+	invalid error  // why the request must not be sent
+}
+
+// on returns a request on a queue, which is invalid if the queue's name is, or
+// because of the given error.
+func on(queue string, op faults.Op, name string, invalid error) request {
+	return request{op, queue, name, errors.Join(driver.CheckQueue(queue), invalid)}
 }
 
 func (r request) failed(err error) error {
@@ -310,13 +280,20 @@ func (r request) failed(err error) error {
 	return fmt.Errorf("mem: %s: %w", what, err)
 }
 
-type none struct{}
+// do is ask for requests whose answer is only an error.
+func (s *session) do(ctx context.Context, req request, serve func() error) error {
+	_, err := ask(ctx, s, req, func() (struct{}, error) { return struct{}{}, serve() })
+	return err
+}
 
 // ask sends a request to the store and returns the answer. When the request
 // arrives, serve is called with the store's mutex held. Any answer renews the
 // lease, from the time when the request was sent (rule 8). If the error matches
 // errNoAnswer, the request may still have been served, or be served later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
+	if req.invalid != nil {
+		return answer, req.failed(req.invalid)
+	}
 	unanswered := s.lease.Do(func() error {
 		if ctx.Err() != nil {
 			return ctx.Err()

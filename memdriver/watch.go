@@ -13,12 +13,8 @@ import (
 // registers the watch before it asks the store, so that no change after the
 // reply is missed.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	req := request{op: faults.OpWatch, queue: queue, name: p.Name}
-	if err := driver.CheckQueue(queue); err != nil {
-		return driver.Watch{}, req.failed(err)
-	}
 	w := s.watches.Arm(queue, p, ahead...)
-	stands, err := ask(ctx, s, req, func() (bool, error) { return s.store.allInQueue(queue, p, ahead), nil })
+	stands, err := ask(ctx, s, on(queue, faults.OpWatch, p.Name, nil), func() (bool, error) { return s.store.allInQueue(queue, p, ahead), nil })
 	switch {
 	case err != nil:
 		w.Stop()
@@ -31,12 +27,8 @@ func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead
 }
 
 func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
-	req := request{op: faults.OpWatchQueue, queue: queue}
-	if err := driver.CheckQueue(queue); err != nil {
-		return driver.Watch{}, req.failed(err)
-	}
 	w := s.watches.ArmQueue(queue, nil)
-	if _, err := ask(ctx, s, req, func() (none, error) { return none{}, nil }); err != nil {
+	if err := s.do(ctx, on(queue, faults.OpWatchQueue, "", nil), func() error { return nil }); err != nil {
 		w.Stop()
 		return driver.Watch{}, err
 	}
