@@ -1,25 +1,19 @@
 package main
 
 import (
-	"embed"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/dlock-go/dlock/internal/zktest"
 )
-
-//go:embed peers/Bench.java peers/bench.py
-var sources embed.FS
 
 // competitor is a lock library to measure, with its options.
 type competitor struct {
 	name, label string // for flags, and in tables
 	kind        kind
 	// command returns the command that starts the competitor's child
-	// process, which may write files to dir. The error says why the
-	// competitor cannot run on this machine.
-	command func(dir string) (*exec.Cmd, error)
+	// process. The error says why it cannot run on this machine.
+	command func() (*exec.Cmd, error)
 	warmUp  int // in milliseconds
 }
 
@@ -51,8 +45,8 @@ func competitors() []competitor {
 	}
 }
 
-func goChild(library string) func(string) (*exec.Cmd, error) {
-	return func(string) (*exec.Cmd, error) {
+func goChild(library string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) {
 		self, err := os.Executable()
 		return exec.Command(self, "-child", library), err
 	}
@@ -60,30 +54,8 @@ func goChild(library string) func(string) (*exec.Cmd, error) {
 
 // javaChild returns a command that runs Bench.java, which Java compiles on the
 // fly.
-func javaChild(lock string) func(string) (*exec.Cmd, error) {
-	return func(dir string) (*exec.Cmd, error) {
-		source, err := unpack(dir, "Bench.java")
-		if err != nil {
-			return nil, err
-		}
-		return zktest.Curator(source, lock)
-	}
+func javaChild(lock string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) { return zktest.Curator("peers/Bench.java", lock) }
 }
 
-func pythonChild(dir string) (*exec.Cmd, error) {
-	source, err := unpack(dir, "bench.py")
-	if err != nil {
-		return nil, err
-	}
-	return zktest.Kazoo(source)
-}
-
-// unpack writes an embedded source to dir.
-func unpack(dir, name string) (string, error) {
-	text, err := sources.ReadFile("peers/" + name)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, name)
-	return path, os.WriteFile(path, text, 0o600)
-}
+func pythonChild() (*exec.Cmd, error) { return zktest.Kazoo("peers/bench.py") }

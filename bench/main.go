@@ -86,31 +86,37 @@ func (o options) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	if o.against != "" {
+		dir, err := os.MkdirTemp("", "bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
 		older, err := build(ctx, o.against, dir)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
-			r.addOlder(older)
+			r.older, r.competitors = older.label, withOlder(r.competitors, older)
 		}
 	}
 	var slower []error
 	for _, r := range runs {
-		if err := r.execute(ctx, dir); err != nil {
+		if err := r.execute(ctx); err != nil {
 			return err
 		}
-		if o.workloads+o.competitors != "" {
-			fmt.Print(r.text())
-		} else if err := errors.Join(r.results().save(pageDir), publish(pageDir)); err != nil {
-			return err
+		if o.workloads+o.competitors == "" {
+			if err := errors.Join(r.results().save(pageDir), publish(pageDir)); err != nil {
+				return err
+			}
+			continue
 		}
-		slower = append(slower, r.slowerThanOlder())
+		fmt.Print(r.text())
+		if r.older != "" {
+			text, err := r.against()
+			fmt.Print(text)
+			slower = append(slower, err)
+		}
 	}
 	return errors.Join(slower...)
 }

@@ -55,9 +55,6 @@ func (r *run) text() string {
 	found := r.results()
 	fmt.Fprintf(&b, "# On %s\n\nMedian time or speed, and requests for each lock:\n\n%s\n", r.setup.phrase, found.overview(r.competitors))
 	fmt.Fprintf(&b, "All medians: p50 in us, rate and won for each second, the others for each lock\n\n%s\n", found.details())
-	if r.older != "" {
-		b.WriteString(r.against())
-	}
 	return b.String()
 }
 
@@ -138,7 +135,7 @@ func (r *results) details() string {
 }
 
 // number formats v with three significant digits, or more if its integral part
-// has more.
+// has more, and separates thousands with commas.
 func number(v float64) string {
 	digits := 2
 	switch a := math.Abs(v); {
@@ -149,11 +146,7 @@ func number(v float64) string {
 	case a >= 9.995:
 		digits = 1
 	}
-	return thousands(strconv.FormatFloat(v, 'f', digits, 64))
-}
-
-// thousands separates thousands with commas.
-func thousands(s string) string {
+	s := strconv.FormatFloat(v, 'f', digits, 64)
 	whole, _, _ := strings.Cut(s, ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

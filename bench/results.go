@@ -155,25 +155,12 @@ func resultsFile(docs, setup string) string {
 
 // save writes a line for each result.
 func (r *results) save(docs string) error {
-	head := *r
-	head.Results = []result{}
-	text, err := json.Marshal(head)
+	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	lines := bytes.NewBuffer(bytes.TrimSuffix(text, []byte("]}")))
-	for i, x := range r.Results {
-		line, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			lines.WriteByte(',')
-		}
-		fmt.Fprintf(lines, "\n%s", line)
-	}
-	lines.WriteString("\n]}\n")
-	return os.WriteFile(resultsFile(docs, r.Setup), lines.Bytes(), 0o644)
+	text = bytes.ReplaceAll(text, []byte(`{"Workload"`), []byte("\n"+`{"Workload"`))
+	return os.WriteFile(resultsFile(docs, r.Setup), append(text, '\n'), 0o644)
 }
 
 func load(docs, setup string) (*results, error) {

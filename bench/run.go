@@ -29,14 +29,8 @@ const warmUpRounds = 1
 // from a workload.
 const maxFaults = 2
 
-func (r *run) addOlder(older revision) {
-	r.older = older.label
-	r.competitors = withOlder(r.competitors, older)
-}
-
-// execute measures all workloads. It may leave files in dir, but stops all
-// processes that it has started.
-func (r *run) execute(ctx context.Context, dir string) error {
+// execute measures all workloads, and stops all processes that it has started.
+func (r *run) execute(ctx context.Context) error {
 	r.children, r.samples = map[string]*child{}, samples{}
 	log.Printf("on %s", r.setup.phrase)
 	var err error
@@ -45,11 +39,11 @@ func (r *run) execute(ctx context.Context, dir string) error {
 	}
 	defer r.server.stop()
 	defer r.stopChildren()
-	if err := r.startChildren(dir); err != nil {
+	if err := r.startChildren(); err != nil {
 		return err
 	}
 	for _, w := range r.workloads {
-		if err := r.measure(ctx, w, dir); err != nil {
+		if err := r.measure(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -59,10 +53,10 @@ func (r *run) execute(ctx context.Context, dir string) error {
 // startChildren starts the child processes of all competitors, and leaves out
 // those that fail to start. In a comparison with an older revision, such a
 // failure is an error.
-func (r *run) startChildren(dir string) error {
+func (r *run) startChildren() error {
 	var started []competitor
 	for _, c := range r.competitors {
-		err := r.startChild(c, dir)
+		err := r.startChild(c)
 		switch {
 		case err == nil:
 			started = append(started, c)
@@ -76,8 +70,8 @@ func (r *run) startChildren(dir string) error {
 	return nil
 }
 
-func (r *run) startChild(c competitor, dir string) error {
-	cmd, err := c.command(dir)
+func (r *run) startChild(c competitor) error {
+	cmd, err := c.command()
 	if err != nil {
 		return err
 	}
@@ -92,7 +86,7 @@ func (r *run) startChild(c competitor, dir string) error {
 
 // measure runs all competitors in each round, so that other load on the machine
 // affects all of them alike. Their order rotates from round to round.
-func (r *run) measure(ctx context.Context, w workload, dir string) error {
+func (r *run) measure(ctx context.Context, w workload) error {
 	taking := filter(r.competitors, w.measures)
 	faults := map[string]int{}
 	for n := range r.rounds + warmUpRounds {
@@ -104,7 +98,7 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 			var s sample
 			if faults[c.name] < maxFaults {
 				var err error
-				if s, err = r.roundOrRestart(c, w, dir); err != nil {
+				if s, err = r.roundOrRestart(c, w); err != nil {
 					log.Printf("%s, %s: %v", w.name, c.name, err)
 					faults[c.name]++
 				}
@@ -120,9 +114,9 @@ func (r *run) measure(ctx context.Context, w workload, dir string) error {
 
 // roundOrRestart runs one round. If the round fails, it stops the child, so
 // that the next round starts a new one.
-func (r *run) roundOrRestart(c competitor, w workload, dir string) (s sample, err error) {
+func (r *run) roundOrRestart(c competitor, w workload) (s sample, err error) {
 	if r.children[c.name] == nil {
-		err = r.startChild(c, dir)
+		err = r.startChild(c)
 	}
 	if err == nil {
 		s, err = r.round(c, w)

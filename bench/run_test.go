@@ -18,7 +18,7 @@ func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 		go) echo 'report {"seconds":1,"counts":[7],"allocs":-1}' ;;
 		end) echo ended ;;
 	esac; done`
-	c := competitor{name: "dlock", command: func(string) (*exec.Cmd, error) {
+	c := competitor{name: "dlock", command: func() (*exec.Cmd, error) {
 		return exec.Command("/bin/sh", "-c", script), nil
 	}}
 	r := run{
@@ -26,20 +26,20 @@ func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 		server: &zooKeeper{}, children: map[string]*child{}, // without members, it counts nothing
 	}
 	t.Cleanup(r.stopChildren)
-	require.NoError(t, r.startChildren(""))
+	require.NoError(t, r.startChildren())
 	for _, name := range []string{"free", "pass"} {
-		require.NoError(t, r.measure(t.Context(), workload{name: name, plan: work.Plan{Kind: work.Pass}}, ""))
+		require.NoError(t, r.measure(t.Context(), workload{name: name, plan: work.Plan{Kind: work.Pass}}))
 	}
 	require.Equal(t, []sample{nil, nil}, r.samples["free"]["dlock"])
 	require.Equal(t, []float64{7, 7}, r.samples.values("pass", "dlock", "rate"))
 }
 
 func TestCompetitorThatDoesNotStartIsLeftOutOrAnErrorBesideAnOlderRevision(t *testing.T) {
-	missing := competitor{name: "kazoo", command: func(string) (*exec.Cmd, error) { return exec.Command("/no/such/program"), nil }}
+	missing := competitor{name: "kazoo", command: func() (*exec.Cmd, error) { return exec.Command("/no/such/program"), nil }}
 	r := run{competitors: []competitor{missing}, older: "v1"}
-	require.ErrorContains(t, r.startChildren(""), "bench: kazoo cannot take part: choose others with -competitors: ")
+	require.ErrorContains(t, r.startChildren(), "bench: kazoo cannot take part: choose others with -competitors: ")
 	r.older = ""
-	require.NoError(t, r.startChildren(""))
+	require.NoError(t, r.startChildren())
 	require.Empty(t, r.competitors)
 }
 
@@ -53,7 +53,7 @@ func startSetup(t *testing.T, s setup) (r *run, dlock competitor) {
 	r = &run{setup: s, server: z, children: map[string]*child{}}
 	t.Cleanup(r.stopChildren)
 	dlock = competitors()[0]
-	require.NoError(t, r.startChild(dlock, ""))
+	require.NoError(t, r.startChild(dlock))
 	return r, dlock
 }
 
@@ -97,10 +97,10 @@ func TestEachHandOverOfADrainIsCounted(t *testing.T) {
 			if testing.Short() && c.kind == peer {
 				t.Skip("most peers start a virtual machine")
 			}
-			_, err := c.command(t.TempDir())
+			_, err := c.command()
 			zktest.RequirePeer(t, err)
 			w := workload{name: c.name, plan: work.Plan{Kind: work.Drain, Sessions: 5, Contenders: 60, Untimed: 10}}
-			s, err := r.roundOrRestart(c, w, t.TempDir())
+			s, err := r.roundOrRestart(c, w)
 			require.NoError(t, err)
 			want := map[kind]float64{ours: 1, variant: 2, peer: 2}[c.kind] // to release, and to list the queue
 			require.InDelta(t, want, s["requests"], 0.3)

@@ -15,11 +15,10 @@ import (
 // command fails, the answer contains the error and Serve continues. Serve
 // returns an error if the library is unknown, or if reading or writing fails.
 func Serve(libraryName string, commands io.Reader, answers io.Writer) error {
-	open, err := find(libraryName)
-	if err != nil {
-		return err
+	c := child{open: libraries[libraryName]}
+	if c.open == nil {
+		return fmt.Errorf("bench: unknown library %q", libraryName)
 	}
-	c := child{open: open}
 	defer c.end()
 	lines := bufio.NewScanner(commands)
 	for lines.Scan() {

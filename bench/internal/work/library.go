@@ -1,7 +1,5 @@
 package work
 
-import "fmt"
-
 // library opens a session in the way that the lock library's documentation
 // recommends.
 type library func(p Plan) (session, error)
@@ -33,11 +31,4 @@ var libraries = map[string]library{
 	"dlock":      dlockWith(""),
 	"dlock-list": dlockWith("&handover=list"),
 	"zk.Lock":    zkLock,
-}
-
-func find(name string) (library, error) {
-	if l := libraries[name]; l != nil {
-		return l, nil
-	}
-	return nil, fmt.Errorf("bench: unknown library %q", name)
 }

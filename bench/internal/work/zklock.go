@@ -8,19 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock returns the lock of go-zookeeper, which has neither a shared mode nor
-// a try.
+// zkLock opens a connection for the lock of go-zookeeper, which has neither a
+// shared mode nor a try. It waits until the session exists, because zk.Lock fails
+// before that.
 func zkLock(p Plan) (session, error) {
-	conn, err := connect(p)
-	if err != nil {
-		return nil, err
-	}
-	return zkLockSession{conn}, nil
-}
-
-// connect opens a connection and waits until its session exists, because
-// zk.Lock fails before that.
-func connect(p Plan) (*zk.Conn, error) {
 	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
@@ -30,7 +21,7 @@ func connect(p Plan) (*zk.Conn, error) {
 		select {
 		case e := <-events:
 			if e.State == zk.StateHasSession {
-				return conn, nil
+				return zkLockSession{conn}, nil
 			}
 		case <-limit:
 			conn.Close()
