@@ -6,16 +6,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
@@ -38,40 +35,22 @@ Flags:
 
 // doctor runs "dlock doctor".
 func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var s store
-	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	s.flags(flags)
-	asJSON := flags.Bool("json", false, "print each finding as a JSON object on a line of its own")
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, doctorHelp)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-		return 0
-	}
-	if err == nil && flags.NArg() > 0 {
-		err = errors.New("it takes no arguments, only flags")
-	}
-	if err == nil {
-		err = s.resolve()
-	}
+	t := newTool("doctor", doctorHelp, "no arguments, only flags", args, stdout, stderr)
+	t.flags.BoolVar(&t.json, "json", false, "print each finding as a JSON object on a line of its own")
 	var e examination
-	if err == nil {
-		e.client, err = s.open(dlock.WithTrace(&recipes.Trace{Connected: e.connected}))
+	_, client, status := t.open(0, 0, dlock.WithTrace(&recipes.Trace{Connected: func(_ context.Context, info recipes.ConnectedInfo) {
+		e.session.Store(&info)
+	}}))
+	if e.client = client; client == nil {
+		return status
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "dlock doctor: %s\nTry: dlock help doctor\n", s.hide(err.Error(), args))
-		return usageStatus
-	}
-	defer e.client.Close()
-	status := 0
+	defer client.Close()
 	e.report = func(f driver.Finding) {
-		f.Text, f.Advice = s.hide(f.Text, args), s.hide(f.Advice, args)
+		f.Text, f.Advice = t.store.hide(f.Text, args), t.store.hide(f.Advice, args)
 		if f.Level == driver.Warning || f.Level == driver.Problem {
 			status = failedStatus
 		}
-		if *asJSON {
+		if t.json {
 			_ = json.NewEncoder(stdout).Encode(f) // stdout remembers its error
 			return
 		}
@@ -82,8 +61,7 @@ func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	log.SetOutput(io.Discard)
 	e.run(ctx)
 	if ctx.Err() != nil {
-		fmt.Fprintf(stderr, "dlock doctor: %v\n", ctx.Err())
-		return failedStatus
+		return t.failed(ctx.Err())
 	}
 	return status
 }
@@ -93,10 +71,6 @@ type examination struct {
 	client  *dlock.Client
 	session atomic.Pointer[recipes.ConnectedInfo] // the latest
 	report  func(driver.Finding)
-}
-
-func (e *examination) connected(_ context.Context, info recipes.ConnectedInfo) {
-	e.session.Store(&info)
 }
 
 // run reports what the public API shows, and then what only the driver knows.
@@ -219,7 +193,7 @@ func clock(created, before, after time.Time) driver.Finding {
 func finding(f driver.Finding) string {
 	var b strings.Builder
 	first, rest, _ := strings.Cut(strings.TrimSpace(f.Text), "\n")
-	fmt.Fprintf(&b, "%-8v %s\n", f.Level, escape(first))
+	fmt.Fprintf(&b, "%-8v %s\n", f.Level, printable(first))
 	indented(&b, rest, "         ")
 	indented(&b, f.Advice, "         -> ")
 	return b.String()
@@ -229,24 +203,7 @@ func finding(f driver.Finding) string {
 // the same width before the other lines.
 func indented(b *strings.Builder, text, prefix string) {
 	for line := range strings.Lines(text) {
-		fmt.Fprintf(b, "%s%s\n", prefix, escape(strings.TrimRight(line, "\n")))
+		fmt.Fprintf(b, "%s%s\n", prefix, printable(strings.TrimRight(line, "\n")))
 		prefix = strings.Repeat(" ", len(prefix))
 	}
-}
-
-// escape quotes characters that a terminal might obey as a command, because the
-// text may come from a server.
-func escape(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-	}
-	return b.String()
 }

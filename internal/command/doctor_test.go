@@ -100,7 +100,7 @@ func TestDoctorPrintsTheDriversExplanationOfARefusedConnect(t *testing.T) {
 	status, out, _ := runDoctor(t, "-driver", "sick", "-dsn", "zk://me:geheim@h")
 	assert.Equal(t, failedStatus, status)
 	assert.Equal(t, `ok       fsync on
-problem  no \x1b[31mrights, secret of zk://me:...@h
+problem  no �[31mrights, secret of zk://me:...@h
          run:
          GRANT
          -> ask

@@ -50,7 +50,7 @@ type holderProcess struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
-	margin   time.Duration // set before the command starts
+	margin   time.Duration // for which the store keeps the lock after the lease; set before the command starts
 
 	ctx      context.Context // done after a signal while no command runs, or after dlock has died
 	cancel   context.CancelCauseFunc
@@ -207,7 +207,8 @@ func (h *holderProcess) run() int {
 func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 	began := time.Now()
 	h.lock.Store(lock)
-	h.margin = h.marginOfLease()
+	info := h.session.Load()
+	h.margin = min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)
 	h.send(notice{Granted: h.margin})
 	status, err = h.start(lock)
 	if err == nil {
@@ -243,8 +244,10 @@ func (h *holderProcess) runOncePer() int {
 	switch {
 	case !ran && err != nil:
 		return h.refused(err)
-	case !ran:
-		h.sayNotDue(m)
+	case !ran && h.settings.ShowsWaits:
+		if last, _, err := m.Value(h.ctx); err == nil {
+			h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, last, h.settings.OncePer)
+		}
 	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
 		h.say("%v", err)
 	}
@@ -252,15 +255,6 @@ func (h *holderProcess) runOncePer() int {
 		return lostStatus
 	}
 	return status
-}
-
-func (h *holderProcess) sayNotDue(m *dlock.RWMutex) {
-	if !h.settings.ShowsWaits {
-		return
-	}
-	if last, _, err := m.Value(h.ctx); err == nil {
-		h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, last, h.settings.OncePer)
-	}
 }
 
 func (h *holderProcess) open() error {
@@ -333,17 +327,13 @@ func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop fun
 				}
 			case connected && !saidHolder:
 				saidHolder = true
-				h.sayHolder(ctx, m)
+				if queue, err := m.Queue(ctx); err == nil && len(queue) > 1 {
+					h.say("waiting for %s with %d ahead, the first of them %v", h.settings.Name, len(queue)-1, queue[0])
+				}
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-func (h *holderProcess) sayHolder(ctx context.Context, m *dlock.RWMutex) {
-	if queue, err := m.Queue(ctx); err == nil && len(queue) > 1 {
-		h.say("waiting for %s with %d ahead, the first of them %v", h.settings.Name, len(queue)-1, queue[0])
-	}
 }
 
 // refused prints why the lock was not granted, and returns the exit status.
@@ -381,13 +371,6 @@ func (h *holderProcess) interruptedStatus() int {
 		return signalBaseStatus + int(sig)
 	}
 	return storeStatus // dlock has died, so nobody sees the status
-}
-
-// marginOfLease returns for how long after the end of the lease the store keeps
-// the lock for this session: the margin that the driver reports, or a guess.
-func (h *holderProcess) marginOfLease() time.Duration {
-	info := h.session.Load()
-	return min(cmp.Or(info.Margin, info.Timeout/4, time.Second), longestMargin)
 }
 
 var errNotStarted = errors.New("the command did not start")

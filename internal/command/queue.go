@@ -8,8 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dlock-go/dlock"
 )
@@ -247,37 +247,14 @@ func table(contenders []dlock.Contender, now time.Time) string {
 		rows = append(rows, []string{stateName(c), modeOf(c), short(c.Host, 20), pid,
 			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
 	}
-	widths := make([]int, len(columns))
-	for _, row := range rows {
-		for i, text := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		}
-	}
-	gap, width := "  ", 2*len(columns)-2
-	for _, w := range widths {
-		width += w
-	}
-	if width > 100 {
-		gap = " "
-	}
 	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		for i, text := range row[:len(row)-1] {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-			if isNumber[columns[i]] {
-				text = pad + text
-			} else {
-				text += pad
-			}
-			b.WriteString(text + gap)
-		}
-		b.WriteString(row[len(row)-1] + "\n")
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
+	_ = w.Flush() // a Builder returns no error
 	return b.String()
 }
-
-// isNumber is the set of columns that are aligned on the right.
-var isNumber = map[string]bool{"PID": true, "TOKEN": true, "SINCE": true, "FOR": true, "LEFT": true}
 
 // moment formats a time by the clock of this machine: times of today without
 // the date, all others without seconds.

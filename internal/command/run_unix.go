@@ -73,9 +73,9 @@ func supervise(r *runSettings, stderr io.Writer) int {
 	catchBrokenPipes()
 	adoptOrphans()
 	r.Group = terminalGroup()
-	info, err := os.Stderr.Stat()
-	r.ShowsWaits = r.NamesStore || err == nil && info.Mode()&os.ModeCharDevice != 0
-	if err = checkProcesses(); err == nil {
+	r.ShowsWaits = r.NamesStore || isTerminal(os.Stderr)
+	err := checkProcesses()
+	if err == nil {
 		err = s.start()
 	}
 	if err != nil {

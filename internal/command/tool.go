@@ -35,10 +35,12 @@ type tool struct {
 }
 
 func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) *tool {
-	t := &tool{name: name, help: help, needs: needs, args: args, stdout: stdout, stderr: stderr}
+	t := &tool{name: name, help: help, needs: needs, timeout: 10 * time.Second, args: args, stdout: stdout, stderr: stderr}
 	t.flags = flag.NewFlagSet("dlock "+name, flag.ContinueOnError)
 	t.flags.SetOutput(io.Discard)
-	t.flags.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the store")
+	if name != "doctor" { // which limits each of its steps
+		t.flags.DurationVar(&t.timeout, "timeout", t.timeout, "how long to wait for the store")
+	}
 	t.store.flags(t.flags)
 	return t
 }
@@ -125,12 +127,15 @@ func (t *tool) storeName() string {
 	return t.store.name(server)
 }
 
-// say prints a message to standard error. It removes passwords, and control
-// characters that the terminal would obey, because errors may repeat names
-// chosen by other programs.
+// say prints a message to standard error, without passwords.
 func (t *tool) say(text string) {
-	text = t.store.hide(text, t.args)
-	text = strings.Map(func(r rune) rune {
+	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, printable(t.store.hide(text, t.args)))
+}
+
+// printable replaces control characters, which a terminal would obey, because a
+// text may come from a server or repeat names chosen by other programs.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t':
 			return ' '
@@ -139,7 +144,6 @@ func (t *tool) say(text string) {
 		}
 		return r
 	}, text)
-	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, text)
 }
 
 // cell formats untrusted text as a table cell. It quotes text that a terminal
