@@ -203,14 +203,10 @@ func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 		return err
 	}
 	if len(c.want.rule(ahead)) > 0 && len(ahead) >= c.options.maxQueue {
-		return c.options.queueFull(len(ahead))
+		return fmt.Errorf("%w: %d ahead, and the limit of WithMaxQueue is %d", ErrQueueFull, len(ahead), c.options.maxQueue)
 	}
 	c.queued = true
 	return nil
-}
-
-func (o *options) queueFull(ahead int) error {
-	return fmt.Errorf("%w: %d ahead, and the limit of WithMaxQueue is %d", ErrQueueFull, ahead, o.maxQueue)
 }
 
 // retry decides whether the call tries again after err. If so, it pauses if
@@ -283,12 +279,12 @@ func (c *call) succeeded() {
 
 // grant grants the entry and returns its Lock.
 func (c *call) grant(e *entry.Entry) (*Lock, error) {
-	h, l := newHold(c.queue, c.want, e)
-	if !h.enlist() {
+	if !c.client.holds.begin() {
 		return nil, ErrClosed
 	}
+	h, l := newHold(c.queue, c.want, e)
 	if err := e.Grant(h.tellLoss); err != nil {
-		h.discharge()
+		c.client.holds.end()
 		return nil, err
 	}
 	if c.want.settledKind != "" {
@@ -297,13 +293,11 @@ func (c *call) grant(e *entry.Entry) (*Lock, error) {
 	return l, nil
 }
 
-func (c *call) reportQueued(ctx context.Context, p driver.Place) {
+func (c *call) reportQueued(ctx context.Context, place driver.Place) {
 	c.succeeded()
-	c.progress.mu.Lock()
-	c.progress.node = p.Name
-	c.progress.mu.Unlock()
+	c.progress.set(func(p *snapshot) { p.node = place.Name })
 	if hook := c.options.trace.Queued; hook != nil {
-		hook(ctx, QueuedInfo{Recipe: c.recipe, Lock: c.name, Place: p})
+		hook(ctx, QueuedInfo{Recipe: c.recipe, Lock: c.name, Place: place})
 	}
 }
 

@@ -53,7 +53,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // sessions that may still exist in the store
-	begun    chan struct{}         // closed and replaced when a session begins
+	begun    chan struct{}         // closed and replaced when a session begins; closed when Close begins
 	closing  bool
 	finished chan struct{}
 	result   error // the result of Close; set before finished is closed
@@ -186,6 +186,7 @@ func (c *Client) beginClose() bool {
 	c.closing = true
 	c.drain()
 	close(c.done)
+	close(c.begun)
 	c.calls.close()
 	return true
 }

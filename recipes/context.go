@@ -3,9 +3,7 @@ package recipes
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 )
 
 // Context returns a child of parent that is cancelled when the lock is lost or
@@ -107,19 +105,19 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	case l.hold.loss != nil:
 		cancel(l.hold.loss)
 	default:
-		l.keep(key, parent, c)
+		if parent.Done() != nil {
+			c.unregister = context.AfterFunc(parent, func() {
+				l.hold.mu.Lock()
+				defer l.hold.mu.Unlock()
+				delete(l.contexts, key)
+			})
+		}
+		if l.contexts == nil {
+			l.contexts = make(map[any]*lockContext)
+		}
+		l.contexts[key] = c
 	}
 	return c
-}
-
-func (l *lockState) keep(key any, parent context.Context, c *lockContext) {
-	if parent.Done() != nil {
-		c.unregister = context.AfterFunc(parent, func() { l.dropContext(key) })
-	}
-	if l.contexts == nil {
-		l.contexts = make(map[any]*lockContext)
-	}
-	l.contexts[key] = c
 }
 
 // lockContext cancels the heldContext of one parent when the Lock ends. A Lock
@@ -145,18 +143,4 @@ func mapKey(v any) any {
 		return v
 	}
 	return new(byte)
-}
-
-// takeContexts removes and returns all contexts for the caller to cancel. It is
-// called with mu held.
-func (l *lockState) takeContexts() []*lockContext {
-	contexts := slices.Collect(maps.Values(l.contexts))
-	l.contexts = nil
-	return contexts
-}
-
-func (l *lockState) dropContext(key any) {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	delete(l.contexts, key)
 }

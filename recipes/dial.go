@@ -91,17 +91,7 @@ func (c *Client) giveUp(a *dialAttempt) {
 	a.anew = make(chan struct{})
 	a.cancel(errStartsAnew)
 	c.mu.Unlock()
-	awaitBriefly(a.anew)
-}
-
-// awaitBriefly waits for done to close, for at most giveUpTimeout.
-func awaitBriefly(done <-chan struct{}) {
-	t := time.NewTimer(giveUpTimeout)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
-	}
+	entry.Sleep(giveUpTimeout, a.anew)
 }
 
 func (c *Client) unreached() error {
@@ -298,14 +288,9 @@ func (c *Client) logSilence() {
 	if err == nil {
 		err = errNoAnswer // Connect has not returned yet
 	}
-	c.options.alarms().Warn("dlock: still no session with the store", "waited", silentAfter, "error", err)
-}
-
-// alarms returns the logger for warnings that are logged even without
-// WithLogger.
-func (o *options) alarms() *slog.Logger {
-	if o.loggerSet {
-		return o.logger
+	logger := slog.Default() // even without WithLogger
+	if c.options.loggerSet {
+		logger = c.options.logger
 	}
-	return slog.Default()
+	logger.Warn("dlock: still no session with the store", "waited", silentAfter, "error", err)
 }

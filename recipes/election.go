@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -125,21 +126,16 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 // or leave the queue behind the leader cost none.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
-		if err := e.queue.usable(ctx); err != nil {
-			yield(Contender{}, err)
-			return
-		}
-		o := observer{observing: newObserving(e.queue)}
-		for o.next(ctx, yield) {
-		}
+		var o observer
+		observe(ctx, e.queue, func(s *session) (Contender, driver.Watch, error) {
+			return s.watchLeader(ctx, e.queue.name)
+		}, o.compare, yield)
 	}
 }
 
 // observer is the state of one call of Observe.
 type observer struct {
-	observing
-	seen Contender // the latest leader
-
+	seen   Contender // the latest leader
 	newest int64     // the token of the latest leader
 	behind time.Time // when the store began to show smaller tokens; zero if it does not
 }
@@ -150,48 +146,21 @@ type observer struct {
 // set up anew.
 const longBehind = 30 * time.Second
 
-// isOld reports whether leader is probably an earlier leader, shown by a server
-// that lags behind.
-func (o *observer) isOld(leader Contender) bool {
-	if leader.Token == 0 || leader.Token >= o.newest {
+// compare compares the leader with the latest one. It is old if it is probably an
+// earlier leader, shown by a server that lags behind.
+func (o *observer) compare(leader Contender) (changed, old bool) {
+	switch {
+	case leader.Token == 0 || leader.Token >= o.newest:
 		o.behind = time.Time{}
-		return false
-	}
-	if o.behind.IsZero() {
+	case o.behind.IsZero():
 		o.behind = time.Now()
+		return false, true
+	case time.Since(o.behind) < longBehind:
+		return false, true
 	}
-	return time.Since(o.behind) < longBehind
-}
-
-// next yields the leader if it has changed, and waits for the next change. It
-// returns false when Observe has to end.
-func (o *observer) next(ctx context.Context, yield func(Contender, error) bool) (more bool) {
-	var leader Contender
-	var watch driver.Watch
-	err := o.ask(ctx, func(s *session) (err error) {
-		leader, watch, err = s.watchLeader(ctx, o.name)
-		return err
-	})
-	defer watch.Stop()
-	if err != nil {
-		return o.failed(ctx, err, func(err error) bool { return yield(Contender{}, err) })
-	}
-	o.down = false
-	if o.isOld(leader) {
-		o.client.sleep(ctx, o.pause.NextEndless())
-		return true
-	}
-	if changed := leader.Node != o.seen.Node || leader.Token != o.seen.Token; o.answered(changed) {
-		o.seen = leader
-		if leader.Token != 0 {
-			o.newest = leader.Token
-		}
-		if !yield(leader, nil) {
-			return false
-		}
-	}
-	o.await(ctx, watch)
-	return true
+	changed = leader.Node != o.seen.Node || leader.Token != o.seen.Token
+	o.seen, o.newest = leader, cmp.Or(leader.Token, o.newest)
+	return changed, false
 }
 
 // leader returns the leader, or a zero Contender.

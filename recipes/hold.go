@@ -22,9 +22,7 @@ type hold struct {
 	want  *want
 	entry *entry.Entry
 	since time.Time
-	// enlisted is the result of enlist, called before a Lock is returned.
-	enlisted bool
-	max      *holdLimit // set before the first Lock is returned; nil without WithMaxHold
+	max   *holdLimit // set before the first Lock is returned; nil without WithMaxHold
 
 	mu     sync.Mutex
 	locks  []*lockState // guarded by mu; Locks not yet unlocked
@@ -49,20 +47,6 @@ func newHold(q *queue, w *want, e *entry.Entry) (*hold, *Lock) {
 	h := &made.hold
 	h.locks = made.first[:0]
 	return h, h.addLock(w.exclusive)
-}
-
-// enlist makes Shutdown wait for the hold's last Unlock. It returns false if no
-// lock may be granted any more. It must be called before the first Lock of the
-// hold is returned.
-func (h *hold) enlist() bool {
-	h.enlisted = h.queue.client.holds.begin()
-	return h.enlisted
-}
-
-func (h *hold) discharge() {
-	if h.enlisted {
-		h.queue.client.holds.end()
-	}
 }
 
 // addLock adds a Lock to the hold. It is called with mu held, or before the

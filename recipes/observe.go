@@ -23,46 +23,19 @@ import (
 // reads them.
 func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error] {
 	return func(yield func([]Contender, error) bool) {
-		if err := m.queue.usable(ctx); err != nil {
-			yield(nil, err)
-			return
-		}
-		o := queueObserver{observing: newObserving(m.queue)}
-		for o.next(ctx, yield) {
-		}
+		m.queue.observe(ctx, func(_ []driver.Node, all []Contender, err error) bool { return yield(all, err) })
 	}
 }
 
-// queueObserver is the state of one call of RWMutex.Observe.
-type queueObserver struct {
-	observing
-	seen []driver.Node // the queue that was yielded last
-}
-
-// next yields the queue if it has changed, and waits for the next change. It
-// returns false when Observe has to end.
-func (o *queueObserver) next(ctx context.Context, yield func([]Contender, error) bool) (more bool) {
-	var nodes []driver.Node
-	var contenders []Contender
-	var watch driver.Watch
-	err := o.ask(ctx, func(s *session) (err error) {
-		watch, nodes, err = s.WatchAndList(ctx, o.name)
-		contenders = listed(nodes, s.heldSince(o.name))
-		return err
-	})
-	defer watch.Stop()
-	if err != nil {
-		return o.failed(ctx, err, func(err error) bool { return yield(nil, err) })
-	}
-	o.down = false
-	if changed := !slices.Equal(nodes, o.seen); o.answered(changed) {
-		o.seen = nodes
-		if !yield(contenders, nil) {
-			return false
-		}
-	}
-	o.await(ctx, watch)
-	return true
+func (q *queue) observe(ctx context.Context, yield func(nodes []driver.Node, all []Contender, err error) bool) {
+	var nodes, seen []driver.Node
+	observe(ctx, q, func(s *session) (all []Contender, watch driver.Watch, err error) {
+		watch, nodes, err = s.WatchAndList(ctx, q.name)
+		return listed(nodes, s.heldSince(q.name)), watch, err
+	}, func([]Contender) (changed, old bool) {
+		changed, seen = !slices.Equal(nodes, seen), nodes
+		return changed, false
+	}, func(all []Contender, err error) bool { return yield(nodes, all, err) })
 }
 
 // observing is the state of a loop that observes a queue across sessions.
@@ -74,8 +47,40 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-func newObserving(q *queue) observing {
-	return observing{queue: q, pause: entry.Retries{New: q.options.backOff}}
+// observe yields what look finds, at once and after each change, across sessions.
+// The function compare tells whether that has changed, and whether it is to be
+// ignored because a server shows an old queue.
+func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
+	var none T
+	if err := q.usable(ctx); err != nil {
+		yield(none, err)
+		return
+	}
+	o := observing{queue: q, pause: entry.Retries{New: q.options.backOff}}
+	once := func() (more bool) {
+		found, watch := none, driver.Watch{}
+		err := q.ask(ctx, func(s *session) (err error) {
+			found, watch, err = look(s)
+			return err
+		})
+		defer watch.Stop()
+		if err != nil {
+			return o.failed(ctx, err, func(err error) bool { return yield(none, err) })
+		}
+		o.down = false
+		changed, old := compare(found)
+		if old {
+			q.client.sleep(ctx, o.pause.NextEndless())
+			return true
+		}
+		if o.answered(changed) && !yield(found, nil) {
+			return false
+		}
+		o.await(ctx, watch)
+		return true
+	}
+	for once() {
+	}
 }
 
 // answered records that the store has answered, and reports whether the loop
@@ -166,24 +171,20 @@ func (w *wanted) stop() {
 	w.closed = true
 }
 
-// tellWanted closes the channel of Wanted, if there is one.
-func (h *hold) tellWanted() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.wanted.c != nil && !h.wanted.closed {
-		close(h.wanted.c)
-		h.wanted.stop()
-	}
-}
-
 // awaitWanted observes the queue until a contender waits for the hold.
 func (h *hold) awaitWanted(ctx context.Context) {
-	o := queueObserver{observing: newObserving(h.queue)}
-	for o.next(ctx, func([]Contender, error) bool { return !h.blocks(o.seen) }) {
-	}
-	if h.blocks(o.seen) {
-		h.tellWanted()
-	}
+	h.queue.observe(ctx, func(nodes []driver.Node, _ []Contender, _ error) (more bool) {
+		if !h.blocks(nodes) {
+			return true
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.wanted.closed {
+			close(h.wanted.c)
+			h.wanted.stop()
+		}
+		return false
+	})
 }
 
 // blocks reports whether a node waits behind the hold's own node. It finds its

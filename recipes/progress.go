@@ -15,28 +15,26 @@ import (
 // progress holds what a call has learned about the queue and the store, for use
 // in errors and logs.
 type progress struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	snapshot
+}
+
+type snapshot struct {
 	node string
 	view entry.View // latest view of the queue; zero before it was joined
 	last error      // last error of the store; nil after a success
 }
 
-type snapshot struct {
-	node string
-	view entry.View
-	last error
-}
-
 func (p *progress) now() snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return snapshot{p.node, p.view, p.last}
+	return p.snapshot
 }
 
-func (p *progress) set(change func(p *progress)) {
+func (p *progress) set(change func(p *snapshot)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	change(p)
+	change(&p.snapshot)
 }
 
 // unanswered records that a request was in flight when the call's context
@@ -51,7 +49,7 @@ func (c *call) unanswered(err error) {
 }
 
 // noteError records an error of the store; nil clears it after a success.
-func (c *call) noteError(err error) { c.progress.set(func(p *progress) { p.last = err }) }
+func (c *call) noteError(err error) { c.progress.set(func(p *snapshot) { p.last = err }) }
 
 func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) {
 	c.options.logger.Warn("dlock: trying again", "lock", c.name, "in", delay, "error", err)
@@ -62,8 +60,10 @@ func (c *call) reportRetry(ctx context.Context, err error, delay time.Duration) 
 
 // Waits records what blocks the call, and runs the Waiting hook.
 func (c *call) Waits(ctx context.Context, node string, v entry.View) {
-	c.progress.set(func(p *progress) { p.view = v })
-	c.startSlow(ctx)
+	c.progress.set(func(p *snapshot) { p.view = v })
+	if c.slow == nil && c.options.logger.Enabled(ctx, slog.LevelDebug) {
+		c.slow = time.AfterFunc(slowAfter-c.elapsed(), c.logSlow)
+	}
 	if hook := c.options.trace.Waiting; hook != nil {
 		hook(ctx, WaitingInfo{Recipe: c.recipe, Lock: c.name, Node: node, Predecessor: v.Behind, Position: v.Position})
 	}
@@ -72,16 +72,6 @@ func (c *call) Waits(ctx context.Context, node string, v entry.View) {
 // slowAfter is how long a call waits before it logs, once, what it is waiting
 // for.
 const slowAfter = 5 * time.Second
-
-func (c *call) logsSlow(ctx context.Context) bool {
-	return !c.try && c.options.logger.Enabled(ctx, slog.LevelDebug)
-}
-
-func (c *call) startSlow(ctx context.Context) {
-	if c.slow == nil && c.logsSlow(ctx) {
-		c.slow = time.AfterFunc(slowAfter-c.elapsed(), c.logSlow)
-	}
-}
 
 func (c *call) logSlow() {
 	p := c.progress.now()

@@ -114,13 +114,13 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // If the session ends while Lock waits, Lock rejoins the queue at its end, on a
 // new session. With a context of [Lock.Context], Lock re-enters the lock.
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, writer, false)
+	return m.queue.acquire(ctx, writer, false)
 }
 
 // RLock is like Lock, but acquires the lock shared. It never returns
 // [ErrUpgrade].
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, reader, false)
+	return m.queue.acquire(ctx, reader, false)
 }
 
 // TryLock is like Lock, but does not wait for other contenders. If another
@@ -147,13 +147,13 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // tries once more only if the session turns out to have ended, or the new node
 // to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, writer, true)
+	return m.queue.acquire(ctx, writer, true)
 }
 
 // TryRLock is like RLock, but does not wait for other contenders. It returns
 // [ErrLocked] if a writer holds the lock or waits for it. See TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
-	return m.acquire(ctx, reader, true)
+	return m.queue.acquire(ctx, reader, true)
 }
 
 // WithLock calls f while holding the lock exclusively, and then unlocks, even
@@ -185,10 +185,6 @@ func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context, l *L
 // WithRLock is like WithLock, but holds the lock shared.
 func (m *RWMutex) WithRLock(ctx context.Context, f func(ctx context.Context, l *Lock) error) error {
 	return m.withLock(ctx, reader, f)
-}
-
-func (m *RWMutex) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
-	return m.queue.acquire(ctx, w, try)
 }
 
 func (m *RWMutex) withLock(ctx context.Context, w *want, f func(ctx context.Context, l *Lock) error) error {

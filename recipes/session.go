@@ -103,7 +103,7 @@ func (c *Client) register(s *session) bool {
 	return true
 }
 
-// nextBegun returns a channel that closes when the next session begins.
+// nextBegun returns a channel that closes when the next session or Close begins.
 func (c *Client) nextBegun() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,17 +158,7 @@ func (s *session) endInStore() error {
 			return err
 		}
 		s.client.options.logger.Debug("dlock: session has not ended in the store yet", "error", err)
-		s.sleep(pause.NextEndless(), begun)
-	}
-}
-
-func (s *session) sleep(d time.Duration, begun <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-begun:
-	case <-s.client.done:
+		entry.Sleep(pause.NextEndless(), begun)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -57,7 +59,8 @@ func (l *Lock) Unlock() error {
 	if lost != nil {
 		l.unlockErr = lost
 	}
-	contexts, cause := l.takeContexts(), l.unlockErr
+	contexts, cause := slices.Collect(maps.Values(l.contexts)), l.unlockErr
+	l.contexts = nil
 	h.dropLock(l.lockState)
 	last := len(h.locks) == 0
 	shared := lost == nil && before && h.markShared()
@@ -81,7 +84,7 @@ func (l *Lock) Unlock() error {
 // over other errors, because it explains them.
 func (l *Lock) release(lost error) error {
 	h := l.hold
-	defer h.discharge()
+	defer h.queue.client.holds.end()
 	h.max.stop()
 	err := h.giveEntryBack()
 	if lost != nil {

@@ -130,13 +130,6 @@ func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 	return e, nil
 }
 
-func (e *Entry) joined(j driver.Joined) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.move(waiting)
-	e.first, e.place, e.created, e.followed = j, j.Place, j.Created, j.Behind
-}
-
 // Grant marks a waiting entry as granted. If the session has ended, it returns
 // the reason, and the caller has to remove the entry.
 //

@@ -157,8 +157,12 @@ func (e *Entry) create(ctx context.Context, n driver.NodeSpec) error {
 
 func (e *Entry) createNow(ctx context.Context, n driver.NodeSpec) error {
 	j, err := e.session.Create(ctx, e.queue.Name, n)
-	if err == nil {
-		e.joined(j)
+	if err != nil {
+		return err
 	}
-	return err
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.move(waiting)
+	e.first, e.place, e.created, e.followed = j, j.Place, j.Created, j.Behind
+	return nil
 }

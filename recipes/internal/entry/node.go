@@ -38,25 +38,16 @@ func (w *nodeWatch) stopWatch() {
 	w.kept = driver.Watch{}
 }
 
-// takeWatch removes and returns the watch stored by keepWatch, if any.
-func (e *Entry) takeWatch() driver.Watch {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.watching.kept
-	e.watching.kept = driver.Watch{}
-	return w
-}
-
 // watchNode watches the granted entry's own node, and marks the entry as lost
 // when the node is gone. Errors of the store do not count as a loss.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if !e.beginWatch(cancel) {
+	place, watch, begun := e.beginWatch(cancel)
+	if !begun {
 		return
 	}
 	pause := Retries{New: e.queue.BackOff}
-	place, watch := e.Place(), e.takeWatch()
 	for {
 		began, name := time.Now(), place.Name
 		err := e.awaitEnd(ctx, place, watch)
@@ -79,14 +70,15 @@ func (e *Entry) watchNode() {
 	}
 }
 
-func (e *Entry) beginWatch(cancel context.CancelFunc) bool {
+// beginWatch returns the waiter's watch of the node, if it has left one.
+func (e *Entry) beginWatch(cancel context.CancelFunc) (p driver.Place, kept driver.Watch, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state != granted {
-		return false
+	if e.state == granted {
+		kept = e.watching.kept
+		e.watching.kept, e.watching.cancel = driver.Watch{}, cancel
 	}
-	e.watching.cancel = cancel
-	return true
+	return e.place, kept, e.state == granted
 }
 
 // awaitEnd waits until the watch of the node or ctx ends. It arms a watch if w
