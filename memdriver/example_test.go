@@ -115,5 +115,5 @@ func ExampleDriver() {
 	_, err := d.OpenConnector("orders?timeout=5s")
 	fmt.Println(err)
 	// Output:
-	// mem: dsn: unknown parameter "timeout" (the only parameter is session_timeout)
+	// mem: dsn: parameter 1: "timeout" is not known
 }

@@ -33,9 +33,9 @@ func FuzzDSN(f *testing.F) {
 		c := opened.(connector)
 		require.Empty(t, name)
 		require.GreaterOrEqual(t, c.timeout, minSessionTimeout)
-		again, err := parseTimeout("session_timeout=" + url.QueryEscape(c.timeout.String()))
+		again, err := Driver{}.OpenConnector("?session_timeout=" + url.QueryEscape(c.timeout.String()))
 		require.NoError(t, err)
-		require.Equal(t, c.timeout, again)
+		require.Equal(t, c.timeout, again.(connector).timeout)
 		params, err := url.ParseQuery(query)
 		require.NoError(t, err)
 		want := defaultSessionTimeout

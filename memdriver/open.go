@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"math"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 func init() { dlock.Register("mem", Driver{}) }
@@ -18,7 +19,7 @@ func init() { dlock.Register("mem", Driver{}) }
 // Driver opens stores in memory by name. It is registered as "mem".
 type Driver struct{}
 
-// OpenConnector takes a dsn of the form
+// OpenConnector takes a data source name of the form
 //
 //	name[?session_timeout=5s]
 //
@@ -28,51 +29,20 @@ type Driver struct{}
 // same store may have another one.
 //
 // If a parameter is unknown, repeated or malformed, the error names it. No
-// error repeats the dsn, which may be meant for another driver and contain a
+// error repeats the text, which may be meant for another driver and contain a
 // password.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
-	name, query, _ := strings.Cut(dsn, "?")
+func (Driver) OpenConnector(text string) (driver.Connector, error) {
+	name, query, _ := strings.Cut(text, "?")
 	if strings.Contains(name, "://") {
 		return nil, errors.New("mem: dsn: this is the address of another kind of store; a store in memory has a plain name")
 	}
-	timeout, err := parseTimeout(query)
-	if err != nil {
+	c := connector{timeout: defaultSessionTimeout}
+	p := dsn.Parameters{"session_timeout": dsn.Duration(&c.timeout, minSessionTimeout, math.MaxInt64)}
+	if err := p.Parse(query); err != nil {
 		return nil, fmt.Errorf("mem: dsn: %w", err)
 	}
-	return connector{store: Open(name), timeout: timeout}, nil
-}
-
-func parseTimeout(query string) (time.Duration, error) {
-	params, err := url.ParseQuery(query)
-	if err != nil {
-		return 0, errors.New("malformed parameters")
-	}
-	timeout := defaultSessionTimeout
-	for name, values := range params {
-		switch {
-		case name != "session_timeout":
-			return 0, fmt.Errorf("unknown parameter%s (the only parameter is session_timeout)", quoted(name))
-		case len(values) > 1:
-			return 0, fmt.Errorf("parameter %q is given %d times", name, len(values))
-		}
-		if timeout, err = time.ParseDuration(values[0]); err != nil {
-			return 0, fmt.Errorf("parameter %q is not a duration such as 10s or 500ms", name)
-		}
-		if timeout < minSessionTimeout {
-			return 0, fmt.Errorf("parameter %q: %v is less than %v", name, timeout, minSessionTimeout)
-		}
-	}
-	return timeout, nil
-}
-
-// quoted returns the parameter name in quotes, for an error. It returns "" for
-// an unusual name, which may be part of another driver's data source name and
-// contain a password.
-func quoted(name string) string {
-	if len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", name)
+	c.store = Open(name)
+	return c, nil
 }
 
 type connector struct {

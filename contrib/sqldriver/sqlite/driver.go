@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,26 +57,8 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	if c.path, err = absolute(path); err != nil {
 		return nil, fmt.Errorf("sqlite: dsn: the relative path: %w", err)
 	}
-	params, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, errors.New("sqlite: dsn: the part after the question mark is not of the form " +
-			"session_timeout=10s")
-	}
-	for name, values := range params {
-		if name != "session_timeout" {
-			return nil, fmt.Errorf("sqlite: dsn: unknown parameter %q: the only one is session_timeout", name)
-		}
-		if len(values) > 1 {
-			return nil, fmt.Errorf("sqlite: dsn: the parameter %s is given more than once", name)
-		}
-		c.timeout, err = time.ParseDuration(values[0])
-		if err == nil {
-			err = checkTimeout(c.timeout)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("sqlite: dsn: session_timeout is not a duration between %v and %v, such as 10s",
-				minTimeout, maxTimeout)
-		}
+	if err := (dsn.Parameters{"session_timeout": timeoutIn(&c.timeout)}).Parse(query); err != nil {
+		return nil, fmt.Errorf("sqlite: dsn: %w", err)
 	}
 	return c, nil
 }
@@ -96,12 +77,7 @@ func absolute(path string) (string, error) {
 	return dir + "/" + path, err
 }
 
-func checkTimeout(d time.Duration) error {
-	if d < minTimeout || d > maxTimeout {
-		return fmt.Errorf("sqlite: the session timeout is not between %v and %v", minTimeout, maxTimeout)
-	}
-	return nil
-}
+func timeoutIn(to *time.Duration) func(string) error { return dsn.Duration(to, minTimeout, maxTimeout) }
 
 // NewConnector returns a connector that keeps its locks in the database file
 // opened by db, next to the application's tables. A zero sessionTimeout means
@@ -124,9 +100,9 @@ func NewConnector(db *sql.DB, sessionTimeout time.Duration) (driver.Connector, e
 		return nil, fmt.Errorf("sqlite: the driver %T of the sql.DB is not that of modernc.org/sqlite: "+
 			"two copies of SQLite in one process would damage the file", db.Driver())
 	}
-	c := &connector{db: db, timeout: cmp.Or(sessionTimeout, defaultTimeout)}
-	if err := checkTimeout(c.timeout); err != nil {
-		return nil, err
+	c := &connector{db: db}
+	if err := timeoutIn(&c.timeout)(cmp.Or(sessionTimeout, defaultTimeout).String()); err != nil {
+		return nil, fmt.Errorf("sqlite: the session timeout: %w", err)
 	}
 	return c, nil
 }

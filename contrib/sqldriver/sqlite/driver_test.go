@@ -28,15 +28,15 @@ func TestBadDSNsAreRefused(t *testing.T) {
 		"mysql://shop:secret/x?secret=3@db":        "in place of a URL",
 		"file::memory:?cache=shared":               "without the prefix",
 		"/d/a\x00b":                                "unprintable character",
-		"/d?timeout=10s":                           `unknown parameter "timeout"`,
-		"/d?session_timeout=ten":                   "between 100ms and 24h",
-		"/d?session_timeout=":                      "between 100ms and 24h",
-		"/d?session_timeout=1ms":                   "between 100ms and 24h",
-		"/d?session_timeout=-1s":                   "between 100ms and 24h",
-		"/d?session_timeout=25h":                   "between 100ms and 24h",
-		"/d?session_timeout=1s&session_timeout=2s": "more than once",
-		"/d?%zz":           "not of the form",
-		"?password=secret": `unknown parameter "password"`,
+		"/d?timeout=10s":                           `"timeout" is not known`,
+		"/d?session_timeout=ten":                   "not a duration from 100ms to 24h",
+		"/d?session_timeout=":                      "not a duration from 100ms to 24h",
+		"/d?session_timeout=1ms":                   "not a duration from 100ms to 24h",
+		"/d?session_timeout=-1s":                   "not a duration from 100ms to 24h",
+		"/d?session_timeout=25h":                   "not a duration from 100ms to 24h",
+		"/d?session_timeout=1s&session_timeout=2s": "is there twice",
+		"/d?%zz":           "parameter 1 is not known",
+		"?password=secret": `"password" is not known`,
 	})
 }
 
@@ -56,7 +56,7 @@ func FuzzDSN(f *testing.F) {
 		c := opened.(*connector)
 		require.True(t, c.path == "" || filepath.IsAbs(c.path))
 		require.Equal(t, dsn == "" || dsn[0] == '?', c.path == "")
-		require.NoError(t, checkTimeout(c.timeout))
+		require.True(t, minTimeout <= c.timeout && c.timeout <= maxTimeout)
 	})
 }
 
