@@ -182,9 +182,8 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of the same scheme must belong to another user, even
-		// if its digest looks the same: the server hides digests from clients
-		// without ADMIN.
+		// A second entry of one scheme belongs to another user, even if its
+		// digest looks the same: only ADMIN sees digests.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}

@@ -136,7 +136,15 @@ func adviceOnSilence(err error) string {
 func (s *settings) ask(ctx context.Context, host, word string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	conn, err := s.dialPlainly(ctx, host)
+	config, err := s.connConfig().TLS.Load()
+	if err != nil {
+		return nil, err
+	}
+	dial := new(net.Dialer).DialContext
+	if config != nil {
+		dial = (&tls.Dialer{Config: config}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", host)
 	if err != nil {
 		return nil, err
 	}
@@ -163,26 +171,6 @@ func (s *settings) ask(ctx context.Context, host, word string) (map[string]strin
 		return nil, fmt.Errorf("no answer to the word %s", word)
 	}
 	return lines, nil
-}
-
-func (s *settings) dialPlainly(ctx context.Context, host string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
-	if err != nil || !s.tls {
-		return conn, err
-	}
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	config, err := s.connConfig().TLS.For(name)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return secure, nil
 }
 
 func millis(text string) time.Duration {
@@ -222,8 +210,7 @@ func weakVersion(text string) (weakness, advice string) {
 // mostQueues limits how many nodes checkSequences reads.
 const mostQueues = 10_000
 
-// checkSequences looks for queues that have nearly used up their sequence
-// numbers.
+// checkSequences looks for queues with nearly used up sequence numbers.
 func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
 	type full struct {
 		queue string

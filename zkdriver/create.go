@@ -205,12 +205,11 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// prefetch is a list of the queue that is requested right behind a create, which
-// saves a contender that is not alone a round trip. It is not worth its request
-// if the contender has to wait: the list still shows a holder who is about to
-// release, and has to be repeated. A server answers the requests of a connection
-// in order, so the list shows the new node, unless the connection breaks in
-// between.
+// prefetch is a list of the queue that is requested right behind a create,
+// which saves a contender that is not alone a round trip. It is not worth its
+// request if the contender has to wait: the list still shows a holder who is
+// about to release, and has to be repeated. A server answers the requests of a
+// connection in order, so the list shows the new node.
 type prefetch struct {
 	cancel func() bool // prevents the request; returns false if it is too late for that
 	done   chan struct{}
@@ -263,8 +262,7 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		var found []byte
 		found, stat, err = s.conn.Get(made)
 		if err == nil && (string(found) != string(n.Data) || stat.EphemeralOwner != s.conn.SessionID()) {
-			// The node of this Create is gone, and another session's node has
-			// taken its name.
+			// The node is gone, and another session's node has its name.
 			err = zk.ErrNoNode
 		}
 	}

@@ -103,8 +103,7 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node that has the token, once it is found under one
-// of the names.
+// deleteChecked removes the node with the token, found under one of the names.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)

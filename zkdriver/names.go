@@ -167,8 +167,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments returns an error if driver.CheckQueue or ZooKeeper would refuse
-// the path.
+// checkSegments checks a path as driver.CheckQueue and ZooKeeper do.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err
@@ -240,8 +239,7 @@ func layoutOf(name string) (*layout, error) {
 	return &otherLayouts[i], nil
 }
 
-// isKind reports whether a node with this prefix is a writer or a reader of
-// this layout.
+// isKind reports whether the prefix is that of a writer or reader of l.
 func (l *layout) isKind(prefix string) bool {
 	return strings.HasSuffix(prefix, l.writer) || l.reader != "" && strings.HasSuffix(prefix, l.reader)
 }
@@ -262,8 +260,7 @@ func (l *layout) prefix(prefix string) (string, error) {
 }
 
 // translate converts a prefix from one layout to another by replacing its end,
-// which tells the mode. If either layout has no such end, the prefix stays as
-// it is.
+// which tells the mode. Without such an end in both, it stays.
 func (l *layout) translate(prefix string, from, to *layout) string {
 	if before, ok := strings.CutSuffix(prefix, from.writer); ok {
 		return before + to.writer
@@ -328,8 +325,7 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 
 // checkLayout removes the new node and returns an error if a contender ahead
 // has a name of another layout, because the program of that contender would not
-// wait for the new node. It lists the queue unless the nodes ahead are already
-// known.
+// wait for the new node. It lists the queue unless they are known.
 func (s *session) checkLayout(made *madeNode, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)

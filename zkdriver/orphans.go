@@ -18,8 +18,7 @@ import (
 
 // orphans holds the Creates whose answer was lost. Their nodes may exist under
 // unknown names and would then block the queue, so the driver searches for them
-// until a server has answered. When the session ends, the store removes them
-// anyway.
+// until a server has answered or the session ends.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session created, by queue
@@ -103,8 +102,7 @@ func (s *session) addOrphan(queue string, data []byte, where search) {
 	}
 }
 
-// removeOrphans removes all orphans together, however many a broken connection
-// has left.
+// removeOrphans removes all orphans that a broken connection has left together.
 func (s *session) removeOrphans() {
 	const shortest = 10 * time.Millisecond
 	for wait := shortest; s.conn.AwaitConnection(context.Background()) == nil; {

@@ -115,8 +115,7 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName returns this session's node with the given name and a
-// different token.
+// otherNodeOfName returns this session's node of that name and another token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	seq, ok := sequenceOf(name)
 	o.mu.Lock()
@@ -151,24 +150,6 @@ func (o *ownNodes) beginRemoval(queue string, names ...string) *removal {
 	return o.inFlight.beginRemoval(queue, names)
 }
 
-func (o *ownNodes) endRemoval(queue string, r *removal) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.inFlight.endRemoval(queue, r)
-}
-
-func (o *ownNodes) beginCreation(queue string) *creation {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.inFlight.beginCreation(queue)
-}
-
-func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.inFlight.endCreation(queue, c, name)
-}
-
 func (o *ownNodes) possibleNames(n *ownNode) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,8 +167,7 @@ func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	}
 }
 
-// seenAs records that a node exists under the name, so that it is no longer
-// doubtful.
+// seenAs records that a node exists under the name and is not doubtful.
 func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -211,8 +191,7 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if in := o.queues[queue]; in != nil {
-		// During a Replace the node has two possible names, and may exist under
-		// the other one.
+		// During a Replace the node may exist under another name.
 		if n := in.bySeq[seq]; n != nil && n.number <= asked && len(n.names) == 1 && n.names[0] == name {
 			o.drop(n)
 		}
@@ -290,9 +269,11 @@ type removal struct {
 	creations []*creation   // Creates in flight when the removal began
 }
 
-func (f *inFlight) beginCreation(queue string) *creation {
+func (o *ownNodes) beginCreation(queue string) *creation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	c := &creation{}
-	q := f.in(queue)
+	q := o.inFlight.in(queue)
 	q.creations = append(q.creations, c)
 	return c
 }
@@ -301,8 +282,10 @@ func (f *inFlight) beginCreation(queue string) *creation {
 // node by mistake. met reports whether a removal of that name was in flight at
 // the same time. wait has a channel for each such removal that is still in
 // flight. The node must already be recorded among the session's nodes.
-func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
-	q := f.in(queue)
+func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.inFlight.in(queue)
 	q.creations = slices.DeleteFunc(q.creations, func(other *creation) bool { return other == c })
 	if c.ended != nil {
 		close(c.ended)
@@ -315,7 +298,7 @@ func (f *inFlight) endCreation(queue string, c *creation, name string) (wait []<
 			wait = append(wait, r.ended)
 		}
 	}
-	f.dropIfEmpty(queue, q)
+	o.inFlight.dropIfEmpty(queue, q)
 	return wait, len(wait) > 0 || slices.Contains(c.removedNames, name)
 }
 
@@ -331,8 +314,10 @@ func (f *inFlight) beginRemoval(queue string, names []string) *removal {
 	return r
 }
 
-func (f *inFlight) endRemoval(queue string, r *removal) {
-	q := f.in(queue)
+func (o *ownNodes) endRemoval(queue string, r *removal) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.inFlight.in(queue)
 	q.removals = slices.DeleteFunc(q.removals, func(other *removal) bool { return other == r })
 	if r.ended != nil {
 		close(r.ended)
@@ -340,7 +325,7 @@ func (f *inFlight) endRemoval(queue string, r *removal) {
 	for _, c := range q.creations {
 		c.removedNames = append(c.removedNames, r.names...)
 	}
-	f.dropIfEmpty(queue, q)
+	o.inFlight.dropIfEmpty(queue, q)
 }
 
 func (f *inFlight) in(queue string) *queueInFlight {

@@ -204,8 +204,7 @@ func (q *queueCache) movedBack(queue string) {
 	delete(q.moved, queue)
 }
 
-// current returns the path that has the queue's contenders: the queue itself or
-// its successor.
+// current returns the queue with the contenders: itself or its successor.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,8 +221,7 @@ func (q *queueCache) drop(queue string) {
 }
 
 // writeTrust says whether a write to a contender counts as a release (see
-// trustsWrite). It is valid for one epoch of the queue and one version of its
-// ACL.
+// trustsWrite). It is valid for one epoch and one version of the queue's ACL.
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
@@ -260,8 +258,7 @@ func (q *queueCache) trust(queue string) writeTrust {
 	return t
 }
 
-// setTrust stores t, unless the cache has an entry for a later epoch or ACL
-// version.
+// setTrust stores t, unless there is a later epoch or ACL version.
 func (q *queueCache) setTrust(queue string, t writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -375,8 +372,7 @@ func needsAdmin(path string) error {
 // rollOver restarts the sequence numbers of a queue by removing its node. If
 // there are queues below it, rollOver creates the successor instead and returns
 // errMoved. While the queue has contenders, the error matches
-// driver.ErrUnavailable. Tokens keep growing either way, because they are
-// zxids.
+// driver.ErrUnavailable. Tokens are zxids, and keep growing.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	_, isSuccessor := predecessorOf(queue)

@@ -32,8 +32,7 @@ func (s *session) Done() <-chan struct{} { return s.conn.Lease().Done() }
 func (s *session) Err() error            { return s.conn.Lease().Err() }
 func (s *session) Close() error          { return s.conn.Close() }
 
-// Describe implements driver.Inspector. It does not reveal the session's
-// password.
+// Describe implements driver.Inspector, without the session's password.
 func (s *session) Describe() driver.SessionInfo { return s.conn.Describe() }
 
 func (s *session) OnHeartbeat(f func(left, term time.Duration)) bool {

@@ -20,9 +20,8 @@ type valueStat struct {
 
 const absent = -1
 
-// valueCache remembers which version of each value this session has seen
-// last, which saves SetValue a read. An outdated entry costs one refused
-// transaction.
+// valueCache remembers which version of each value this session has seen, which
+// saves a read. An outdated entry costs one refused transaction.
 type valueCache struct {
 	mu sync.Mutex
 	of map[string]valueStat // by queue
@@ -123,10 +122,9 @@ func (s *session) writeValue(queue string, n *storedNode, known valueStat, token
 	return err
 }
 
-// checkValueACL returns an error if another user may alter one of the nodes: see
-// acl.go. Every client may create nodes below the ancestors, so another
-// user may have planted a value, or may own the node above it and remove the
-// value.
+// checkValueACL returns an error if another user may alter one of the nodes:
+// see acl.go. Every client may create nodes below the ancestors, so another
+// user may have planted a value, or own the node above it.
 func (s *session) checkValueACL(paths ...string) error {
 	if !s.settings.checksACLs() {
 		return nil

@@ -155,8 +155,7 @@ type watches struct {
 	stale       map[string]int // number of watches set on an earlier connection, by queue path
 }
 
-// watch is a watch of one path in the server. It is removed from watches.paths
-// when it ends.
+// watch is a watch of one path in the server, in watches.paths until it ends.
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
@@ -236,8 +235,7 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 }
 
 // covers reports whether the session watches the node with this path and token
-// on the current connection, so that it would know if the node had been
-// removed.
+// on the current connection, so that it would know of its removal.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -402,8 +400,7 @@ func (s *subscriber) notify(e event) {
 	}
 }
 
-// keepOnly unsubscribes s from all watches except the given one, which may be
-// nil.
+// keepOnly unsubscribes s from all watches except one, which may be nil.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watching {
 		if w != only {

@@ -14,12 +14,10 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait limits how long a failed Dial waits until its Conn has shut
-	// down.
+	// abandonWait limits how long a failed Dial waits for its shutdown.
 	abandonWait = 25 * time.Millisecond
-	// closeTimeout is how long the server may take to confirm the end of
-	// the session. It grows with each failed attempt, up to
-	// maxCloseTimeout.
+	// closeTimeout is how long the server may take to confirm the end of the
+	// session. It grows with each attempt, up to maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
 	// exitTimeout limits how much longer than closeTimeout shutDown waits for
@@ -43,9 +41,8 @@ func (c *Conn) Close() error {
 // the connection still works.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// The session ended without a call of Close, so lock holders may not
-		// have noticed the end yet. The store must keep their nodes for as long
-		// as it can.
+		// The session ended without Close, so holders may not have noticed yet.
+		// The store must keep their nodes for as long as it can.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -118,7 +115,7 @@ func (c *Conn) abandon() {
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	secure, err := d.config.TLS.load() // the files may have been replaced since Dial
+	secure, err := d.config.TLS.Load() // the files may have been replaced since Dial
 	if err != nil {
 		return err
 	}

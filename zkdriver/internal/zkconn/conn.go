@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Config configures a session for Dial. LeaseMargin, Tick, TLS and Logins are
-// optional.
+// Config configures a session. LeaseMargin, Tick, TLS and Logins are optional.
 type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address in brackets
 	SessionTimeout time.Duration // requested; the server may grant another one
@@ -31,9 +30,8 @@ type Config struct {
 	Logins func() [][]byte
 
 	// HasNodes reports whether the session has nodes. While it has, only an
-	// answered write renews the lease; otherwise an answered Sync is enough.
-	// HasNodes is called often and from any goroutine. It must not block or
-	// call the Conn.
+	// answered write renews the lease; otherwise an answered Sync is enough. It
+	// is called often, from any goroutine, and must not block.
 	HasNodes func() bool
 
 	Events Events
@@ -41,8 +39,7 @@ type Config struct {
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 
-// resolve returns the addresses of a host name. An IP address resolves to
-// itself.
+// resolve returns the addresses of a host name. That of an address is itself.
 func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
 	if c.lookUp != nil {
 		return c.lookUp(ctx, name)
@@ -115,8 +112,7 @@ func (c *Conn) Finished() <-chan struct{} { return c.finished }
 
 func (c *Conn) SessionID() int64 { return c.dialer.sessionID() }
 
-// Connection returns the number of the current connection. It grows with each
-// reconnect.
+// Connection returns the number of the connection. A reconnect raises it.
 func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 
 // Describe returns what is known of the session, except its password.
@@ -152,7 +148,7 @@ func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
 	}
-	secure, err := config.TLS.load()
+	secure, err := config.TLS.Load()
 	if err != nil {
 		return nil, err
 	}

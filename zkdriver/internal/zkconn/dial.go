@@ -151,9 +151,8 @@ type TLS struct {
 	Config *tls.Config // if set, replaces the files
 }
 
-// load returns the TLS configuration, or nil if TLS is off. It rereads the
-// files each time.
-func (t TLS) load() (*tls.Config, error) {
+// Load reads the TLS files again. It returns nil if TLS is off.
+func (t TLS) Load() (*tls.Config, error) {
 	if !t.On {
 		return nil, nil
 	}
@@ -169,16 +168,6 @@ func (t TLS) load() (*tls.Config, error) {
 		return nil, fmt.Errorf("zkdriver: %w", printableError{err})
 	}
 	return c, nil
-}
-
-// For returns the configuration for connections to a host, or nil if TLS is
-// off. It rereads the files each time.
-func (t TLS) For(host string) (*tls.Config, error) {
-	c, err := t.load()
-	if c == nil || err != nil {
-		return nil, err
-	}
-	return tlsFor(c, net.JoinHostPort(host, "0")), nil
 }
 
 // tlsFor returns the configuration for one host. The certificate must name that

@@ -234,12 +234,7 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 // permanentDialError reports whether another attempt at the same host is bound
 // to fail the same way.
 func permanentDialError(err error) bool {
-	for _, e := range []error{errLogin, errSpeaksTLS, errForeign, errMargin, errTick} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return certificateRefused(err)
+	return isAny(err, errLogin, errSpeaksTLS, errForeign, errMargin, errTick) || certificateRefused(err)
 }
 
 // checkReply implements connOwner. If the server says that the session has
@@ -269,8 +264,7 @@ func (d *dialer) checkReply(r connectReply) error {
 }
 
 // attach implements connOwner: it begins or resumes the session. The reply also
-// proves that the leader has accepted the session, because a server asks its
-// leader first.
+// proves that the leader has accepted the session.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,8 +19,7 @@ import (
 )
 
 // maxRequestPause limits how long requests are delayed after a reconnect until
-// the watches are set again. go-zookeeper sets them at once, so the limit is
-// rarely reached.
+// the watches are set again, which go-zookeeper does at once.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server, between go-zookeeper and the
@@ -75,8 +74,7 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session that a connection belongs to. It is implemented by
-// dialer.
+// connOwner is the session that a connection belongs to: a dialer.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
@@ -93,16 +91,14 @@ type connOwner interface {
 	// called before go-zookeeper notices.
 	broken(*frameConn)
 
-	// lastZxid holds the zxid of the last reply on any connection of the
-	// session.
+	// lastZxid holds the zxid of the session's last reply.
 	lastZxid() *atomic.Int64
 
 	// sending is called when a transaction is about to be written, by the
 	// goroutine that writes all requests.
 	sending(transaction []byte)
 
-	// closeConfirmed reports that the server has answered the close
-	// request.
+	// closeConfirmed reports the answer to the close request.
 	closeConfirmed()
 }
 
@@ -184,8 +180,7 @@ func withZxid(request []byte, at int, zxid int64) []byte {
 	return request
 }
 
-// expectReply records a request's opcode, which determines the shape of its
-// reply.
+// expectReply records a request's opcode, which tells the shape of its reply.
 func (c *frameConn) expectReply(xid, opcode int32) {
 	if xid < 0 {
 		return // the reply is empty
@@ -323,8 +318,7 @@ func (c *frameConn) login(wait bool) error {
 	return nil
 }
 
-// nextFrame reads the next reply or event and returns an error if its shape is
-// wrong.
+// nextFrame reads the next reply or event, and checks its shape.
 func (c *frameConn) nextFrame() error {
 	head, err := c.in.Peek(8)
 	if err != nil {

@@ -120,9 +120,8 @@ func (k *keepalive) addressesAre(n int) {
 	k.schedule.addresses = n
 }
 
-// connected starts a new connection. Requests of earlier connections no longer
-// prove anything, because the server that answered them may have lost its
-// leader.
+// connected starts a new connection. Requests of earlier ones no longer prove
+// anything, because their server may have lost its leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -86,8 +86,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape parses a reply to check its structure. Once wrong is set, it stays
-// set.
+// replyShape parses a reply to check its structure. Once set, wrong stays.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -165,8 +164,7 @@ func (r *replyShape) bytes() {
 }
 
 // each parses a list by calling item for each element. size is the minimum size
-// of an element in bytes, which limits the number of elements that the reply
-// may announce.
+// of an element, which limits the number that a reply may announce.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {

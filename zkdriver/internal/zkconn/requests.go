@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,8 +43,7 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	return c.lease.Err()
 }
 
-// Sync waits until the server has caught up with its leader, as of the time of
-// the call.
+// Sync waits until the server has caught up with its leader as of now.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
@@ -106,8 +106,7 @@ func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
 
-// Stat reads a node's Stat. If there is no such node, the error is
-// zk.ErrNoNode.
+// Stat reads a node's Stat. Without a node, the error is zk.ErrNoNode.
 func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() error {
 		there, st, err := c.client.Exists(path)
@@ -147,8 +146,7 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 
 const maxContainers = 256
 
-// CreateContainer makes a container. At most maxContainers calls are in flight
-// at a time.
+// CreateContainer makes a container, in at most maxContainers calls at a time.
 //
 // go-zookeeper's CreateContainer has a data race if the zk.Conn is closed
 // before the answer arrives, so shutDown waits a little for calls in flight.
@@ -165,8 +163,7 @@ func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	})
 }
 
-// awaitContainers waits up to 200 ms for the calls of CreateContainer in
-// flight.
+// awaitContainers waits up to 200 ms for calls of CreateContainer.
 func (c *Conn) awaitContainers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -275,8 +272,7 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	}
 }
 
-// unlessEnded returns v and err, or the session's error if the session has
-// ended.
+// unlessEnded returns v and err, or the session's error if it has ended.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T
@@ -299,8 +295,7 @@ type workers struct {
 	closed bool
 }
 
-// run starts job on a new goroutine. After close it returns false without
-// running job.
+// run starts job on a new goroutine, or returns false after close.
 func (w *workers) run(job func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,8 +306,7 @@ func (w *workers) run(job func()) bool {
 	return true
 }
 
-// close makes run refuse further jobs, and waits until all running ones are
-// done.
+// close makes run refuse further jobs, and waits for the running ones.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -334,12 +328,11 @@ var refusals = []error{
 // zk.ErrNoServer, by which go-zookeeper reports that it never sent the request,
 // does not occur, because dialer.Next always returns a server.
 func Unanswered(err error) bool {
-	for _, r := range refusals {
-		if errors.Is(err, r) {
-			return false
-		}
-	}
-	return !isUnknownCode(err) && !errors.Is(err, zk.ErrInvalidPath)
+	return !isAny(err, refusals...) && !strings.HasPrefix(err.Error(), unknownCode) && !errors.Is(err, zk.ErrInvalidPath)
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Server error codes that go-zookeeper does not name.
@@ -349,10 +342,7 @@ const (
 	unknownCode       = "unknown error: -"
 )
 
-func isUnknownCode(err error) bool { return strings.HasPrefix(err.Error(), unknownCode) }
-
-// Unimplemented reports whether err means that the server is too old to know
-// the request.
+// Unimplemented reports whether the server is too old to know the request.
 func Unimplemented(err error) bool { return err.Error() == codeUnimplemented }
 
 // QuotaExceeded reports whether err means that a hard quota refuses the request.
@@ -360,23 +350,14 @@ func QuotaExceeded(err error) bool { return err.Error() == codeQuota }
 
 // Permanent reports whether the same request would fail with err again.
 func Permanent(err error) bool {
-	for _, p := range []error{
-		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
-		zk.ErrInvalidPath, zk.ErrAPIError, zk.ErrShortBuffer, zk.ErrInvalidFlags,
-	} {
-		if errors.Is(err, p) {
-			return true
-		}
-	}
-	return Unimplemented(err) || QuotaExceeded(err)
+	return isAny(err, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments,
+		zk.ErrInvalidPath, zk.ErrAPIError, zk.ErrShortBuffer, zk.ErrInvalidFlags) ||
+		Unimplemented(err) || QuotaExceeded(err)
 }
 
 // TimeoutTooShort reports whether err means that the session timeout granted by
 // the server is too short for the lease margin or the tick of the Config.
 func TimeoutTooShort(err error) bool { return errors.Is(err, errMargin) || errors.Is(err, errTick) }
 
-// LoginRefused reports whether err means that the server has refused a digest
-// login.
-func LoginRefused(err error) bool {
-	return errors.Is(err, errLogin) || errors.Is(err, zk.ErrAuthFailed)
-}
+// LoginRefused reports whether the server has refused a digest login.
+func LoginRefused(err error) bool { return isAny(err, errLogin, zk.ErrAuthFailed) }

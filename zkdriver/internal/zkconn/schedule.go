@@ -1,6 +1,7 @@
 package zkconn
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -83,8 +84,7 @@ func (s *schedule) answerTimeout() time.Duration {
 
 // connected starts a connection. asked is when its connect request was sent.
 // The first connection has created the session, which counts as a write sent at
-// asked. A later connection has proved nothing yet, so a heartbeat is due at
-// once.
+// asked. A later one has proved nothing yet: a heartbeat is due.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -143,8 +143,7 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch that is proved by a proof sent at the given
-// instant.
+// provenBy returns the latest touch that a proof sent at that instant proves.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -187,8 +186,7 @@ func (s *schedule) interval(r time.Duration) (p time.Duration, n int) {
 }
 
 // due returns when to send the next heartbeat and how far it must travel. If ok
-// is false, no heartbeat may be sent until something else happens, such as an
-// answer.
+// is false, none may be sent until something happens, such as an answer.
 func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)))
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -216,8 +214,7 @@ func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Du
 	return r, wait, true
 }
 
-// unansweredFor returns the age of the oldest unanswered heartbeat, or 0 if
-// there is none.
+// unansweredFor returns the age of the oldest unanswered heartbeat, or 0.
 func (s *schedule) unansweredFor(now driver.Instant) time.Duration {
 	if len(s.unanswered) == 0 {
 		return 0
@@ -248,12 +245,7 @@ func (s *schedule) noteSent(r reach, now driver.Instant) (id uint64) {
 }
 
 func (s *schedule) noteEnded(id uint64) {
-	for i, h := range s.unanswered {
-		if h.id == id {
-			s.unanswered = append(s.unanswered[:i:i], s.unanswered[i+1:]...)
-			return
-		}
-	}
+	s.unanswered = slices.DeleteFunc(s.unanswered, func(h heartbeat) bool { return h.id == id })
 }
 
 // giveUpIn returns how long to wait for an answer before the connection is
@@ -262,8 +254,7 @@ func (s *schedule) giveUpIn(now driver.Instant) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants, where never is earlier than all
-// others.
+// later returns the later of two instants; never is earlier than all others.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b
