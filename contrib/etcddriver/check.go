@@ -57,8 +57,7 @@ func adviceOn(err error) string {
 
 const majority = "start enough members of the cluster for a majority"
 
-// muchHistory is the number of old revisions above which Check advises
-// compaction.
+// muchHistory is how many old revisions make Check advise compaction.
 const muchHistory = 1_000_000
 
 // checkMembers checks every member of the cluster, because a client may be

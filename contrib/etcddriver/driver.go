@@ -113,8 +113,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Creating a lease needs no permission, so check here that the user may
-	// read the keys.
+	// Check that the user may read keys, because leases need no permission.
 	_, err = client.Get(ctx, c.settings.root(), clientv3.WithCountOnly())
 	sent, grant := driver.Now(), (*clientv3.LeaseGrantResponse)(nil)
 	if err == nil {
@@ -226,8 +225,10 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		},
 		MinConnectTimeout: c.settings.requestTimeout(),
 	})
-	return append(balanced(), pauses, grpc.WithContextDialer(c.connect), grpc.WithChainUnaryInterceptor(c.intercept),
-		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
+	return []grpc.DialOption{pauses, grpc.WithContextDialer(c.connect), grpc.WithChainUnaryInterceptor(c.intercept),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+		grpc.WithDisableServiceConfig(), // of the etcd client, which has another balancer
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"` + answering{}.Name() + `": {}}]}`)}
 }
 
 // window is the flow-control window of a connection, in bytes. It is fixed,

@@ -9,8 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Beat implements [session.Store]. It succeeds only if etcd provably renewed the
-// lease.
+// Beat implements [session.Store]. It succeeds only if the lease was renewed.
 //
 // The reply to a keep-alive is no proof, because a deposed leader keeps
 // answering until it learns of its successor. Beat therefore follows the
@@ -72,15 +71,15 @@ func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clien
 }
 
 func (h *heartbeats) exchange(ctx context.Context, client *clientv3.Client, request *pb.LeaseKeepAliveRequest) (_ *pb.LeaseKeepAliveResponse, err error) {
+	life := client.Ctx()
 	if h.stream == nil {
-		var life context.Context
-		life, h.end = context.WithCancel(client.Ctx())
-		defer context.AfterFunc(ctx, h.end)()
+		life, h.end = context.WithCancel(life)
+	}
+	defer context.AfterFunc(ctx, h.end)()
+	if h.stream == nil {
 		if h.stream, err = pb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(life); err != nil {
 			return nil, err
 		}
-	} else {
-		defer context.AfterFunc(ctx, h.end)()
 	}
 	if err := h.stream.Send(request); err != nil {
 		return nil, err

@@ -49,8 +49,7 @@ func (b *backend) find(ctx context.Context, queue, name string) (m member, chang
 	return m, 0, driver.ErrGone
 }
 
-// removeAny finds the node's key and deletes it, unless the key has changed in
-// between.
+// removeAny finds the node's key and deletes it, unless it changes in between.
 func (b *backend) removeAny(ctx context.Context, queue string, p driver.Place) error {
 	for {
 		m, changed, err := b.find(ctx, queue, p.Name)

@@ -55,12 +55,11 @@ type followed struct {
 	told    bool  // Delete may have put the key that announces a release
 }
 
-// farBehind is how many nodes must be ahead of a waiter for its session to watch
-// only the waiter's own node and the one it waits for, because sending every
-// change to each of n waiters takes n*n messages. The two watches are not
+// farBehind is how many nodes must be ahead of a waiter for its session to
+// watch only the waiter's own node and the one it waits for, because sending
+// every change to each of n waiters takes n*n messages. The two watches are not
 // ordered with respect to each other, so they announce no release: the waiter's
-// own node might have been removed earlier. It is a variable so that tests can
-// change it.
+// own node might have been removed earlier. Tests change it.
 var farBehind = 16
 
 // farNodes are the keys to watch for a node that is far behind. The zero value is
@@ -90,7 +89,11 @@ func (b *backend) farKeys(c session.Change, ahead []member, own string) []string
 // Start implements [session.Starter].
 func (b *backend) Start(h session.Host) {
 	b.listener.host = h
-	h.Go(b.listener.tend)
+	h.Go(func(ctx context.Context) {
+		for session.Sleep(ctx, stopAfter) {
+			b.listener.stopUnused(ctx, stopAfter)
+		}
+	})
 }
 
 // Listening implements [session.Notifier].
@@ -393,13 +396,6 @@ func (l *listener) check(newest int64) {
 
 // stopAfter is how long a session keeps following a queue that it does not use.
 const stopAfter = 10 * time.Second
-
-// tend stops following unused queues.
-func (l *listener) tend(ctx context.Context) {
-	for session.Sleep(ctx, stopAfter) {
-		l.stopUnused(ctx, stopAfter)
-	}
-}
 
 // stopUnused stops following queues that have no open watch and have not been
 // used for the given time. It also removes the keys that announce releases, so

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/roundrobin"
 	"google.golang.org/grpc/codes"
@@ -28,15 +27,6 @@ func (answering) Name() string { return "dlock_answering" }
 // Build implements [balancer.Builder].
 func (answering) Build(cc balancer.ClientConn, opts balancer.BuildOptions) balancer.Balancer {
 	return balancer.Get(roundrobin.Name).Build(&servers{ClientConn: cc, silent: make(map[balancer.SubConn]time.Time)}, opts)
-}
-
-// balanced returns dial options for the load balancer of type answering. It
-// replaces the default balancer of the etcd client.
-func balanced() []grpc.DialOption {
-	return []grpc.DialOption{
-		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"` + answering{}.Name() + `": {}}]}`),
-	}
 }
 
 const (
@@ -88,8 +78,7 @@ func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err er
 }
 
 // avoids reports whether another server is preferable. A new stream for watches
-// must not go to the server of the previous stream, which may have fallen
-// behind.
+// must not go to the server of the previous one, which may be behind.
 func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }

@@ -15,9 +15,8 @@ type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// namedServer verifies the certificates of all servers against one name. It is
-// needed because the client library ignores tls.Config.ServerName and uses each
-// endpoint's host.
+// namedServer verifies the certificates of all servers against one name. The
+// client library ignores tls.Config.ServerName and uses each host.
 type namedServer struct {
 	credentials.TransportCredentials
 	name string

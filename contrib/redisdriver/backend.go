@@ -248,8 +248,7 @@ func (b *backend) Walk(ctx context.Context, prefix string) (queues []string, err
 	}
 }
 
-// glob escapes text for use in a Redis pattern, so that the pattern matches
-// text literally.
+// glob returns the Redis pattern that matches text literally.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -42,8 +42,7 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// checkServer checks the settings of the server to which the session is
-// connected.
+// checkServer checks the settings of the session's server.
 func (b *backend) checkServer(ctx context.Context) []driver.Finding {
 	config, err := do(ctx, b.link, func(c *redis.Client) (map[string]string, error) { return configuration(ctx, c) })
 	found := weaknesses(config, err)
@@ -82,13 +81,11 @@ func parseInfo(text string) map[string]string {
 	return lines
 }
 
-// lastSequence is the highest sequence. Once it is used, no node can be
-// created.
+// lastSequence is the highest sequence, after which no node can be created.
 const lastSequence = 1<<53 - 1
 
-// checkSequences checks how many sequences remain. The latest sequence is the
-// server's time in microseconds, or higher if the server's clock was once
-// ahead.
+// checkSequences checks how many sequences remain. The latest one is the
+// server's time in microseconds, or higher if its clock was once ahead.
 func (b *backend) checkSequences(ctx context.Context) (f driver.Finding) {
 	text, err := do(ctx, b.link, func(c *redis.Client) (string, error) {
 		return c.Get(ctx, b.key("seq")).Result()

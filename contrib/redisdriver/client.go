@@ -27,8 +27,7 @@ type Options struct {
 	Grace time.Duration
 	// Replicas is how many replicas have to confirm each heartbeat.
 	Replicas int
-	// EmptyIsNew skips the grace period if the store has no data of the
-	// namespace.
+	// EmptyIsNew skips the grace if the namespace has no data.
 	EmptyIsNew bool
 	// PoolSize limits the calls that a session may have in flight. Zero means 8.
 	PoolSize int
@@ -58,26 +57,24 @@ type Options struct {
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
 	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace, emptyNew: options.EmptyIsNew}
 	own := s.parameters()
-	if options.SessionTimeout != 0 {
-		if err := own["session_timeout"](options.SessionTimeout.String()); err != nil {
-			return nil, fmt.Errorf("redisdriver: Options.SessionTimeout: %w", err)
+	for _, o := range []struct {
+		field, parameter, value string
+		given                   bool
+	}{
+		{"SessionTimeout", "session_timeout", options.SessionTimeout.String(), options.SessionTimeout != 0},
+		{"Namespace", "namespace", options.Namespace, options.Namespace != ""},
+		{"Grace", "grace", options.Grace.String(), options.Grace != 0},
+		{"Replicas", "replicas", strconv.Itoa(options.Replicas), true},
+	} {
+		if !o.given {
+			continue
+		}
+		if err := own[o.parameter](o.value); err != nil {
+			return nil, fmt.Errorf("redisdriver: Options.%s: %w", o.field, err)
 		}
 	}
-	if options.Namespace != "" {
-		if err := own["namespace"](options.Namespace); err != nil {
-			return nil, fmt.Errorf("redisdriver: Options.Namespace: %w", err)
-		}
-	}
-	if options.Grace != 0 {
-		if err := own["grace"](options.Grace.String()); err != nil {
-			return nil, fmt.Errorf("redisdriver: Options.Grace: %w", err)
-		}
-		if s.grace < s.timeout {
-			return nil, errors.New("redisdriver: Options.Grace is less than SessionTimeout: leases have to end before it does")
-		}
-	}
-	if err := own["replicas"](strconv.Itoa(options.Replicas)); err != nil {
-		return nil, fmt.Errorf("redisdriver: Options.Replicas: %w", err)
+	if s.grace != 0 && s.grace < s.timeout {
+		return nil, errors.New("redisdriver: Options.Grace is less than SessionTimeout: leases have to end before it does")
 	}
 	if options.PoolSize < 0 || options.PoolSize > maxPool {
 		return nil, fmt.Errorf("redisdriver: Options.PoolSize is not between 1 and %d", maxPool)

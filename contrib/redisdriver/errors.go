@@ -25,8 +25,7 @@ const (
 	replyCancelled = "DLOCKCANCELLED"
 )
 
-// Prefixes of the error replies that Redis sends before it closes a new
-// connection.
+// Prefixes of the error replies after which Redis closes a new connection.
 const (
 	replyFull   = "ERR max number of clients"
 	replyDenied = "DENIED"
@@ -60,9 +59,8 @@ func mark(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// The driver's own timeout ended the dial. The result must not
-		// match context.DeadlineExceeded, because the caller's context
-		// has not ended.
+		// The driver's own timeout ended the dial, so the result must not match
+		// the error of a context.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
@@ -87,14 +85,12 @@ func mark(err error) error {
 }
 
 // forbidden reports whether the server denied the user a permission. Errors
-// from connecting don't count, because they may come from a Sentinel, which has
-// its own users.
+// from connecting may come from a Sentinel, which has its own users.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// Redis replies differently if the user may run the script but not a
-	// command in it.
+	// The others are for a user who may run the script but not its commands.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 
@@ -123,8 +119,7 @@ const noAnswer = "no answer from "
 
 var errSilent = errors.New("no answer")
 
-// dialError marks an error from connecting, as opposed to an error from a
-// request.
+// dialError marks an error from connecting, not from a request.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }

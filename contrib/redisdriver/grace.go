@@ -49,9 +49,8 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 		return begun, nil
 	}
 	if b.link.confirmed.Load() > 0 {
-		// The replicas may have followed another master until they
-		// received this attempt. Send the time of receipt with the
-		// next attempt.
+		// The replicas may have followed another master until they received
+		// this attempt, so the next one has the time of receipt.
 		now, _ := parts[4].(int64)
 		b.received = receipt{at: now + time.Since(sent).Microseconds(), generation: begun.Generation}
 	}
@@ -89,10 +88,9 @@ func (l *link) confirmBy(replicas any) bool {
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
 }
 
-// evalConfirmed runs a script, and fails unless enough replicas confirm that they
-// have received its changes. The script and the WAIT
-// command use the same connection, because WAIT covers only changes made on its
-// own connection.
+// evalConfirmed runs a script, and fails unless enough replicas confirm that
+// they have received its changes. WAIT covers only changes made on its own
+// connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)

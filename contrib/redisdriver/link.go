@@ -19,8 +19,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// link manages a session's connections to the server. Closing the link closes
-// them.
+// link manages a session's connections, and closes them when it is closed.
 type link struct {
 	settings *settings
 	listener *line         // for the subscription
@@ -220,8 +219,7 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn closes the connection. Callers of closeConn and of discard must
-// hold x.mu.
+// closeConn closes the connection. It and discard need x.mu.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -238,8 +236,7 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects to the server that has the keys. go-redis calls dial instead of
-// its own dialer.
+// dial connects to the server that has the keys, as the dialer of go-redis.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -323,9 +320,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed returns failed, which joins the errors of several attempts. If one of
-// these errors is temporary, which passing reports, the result is temporary
-// too.
+// mixed returns failed, which joins the errors of several attempts. It is
+// temporary if one of these is, which passing reports.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -537,8 +533,7 @@ func (l *link) cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
 }
 
-// locate adds the server's address to a connection error, because go-redis
-// leaves it out.
+// locate adds the server's address, which go-redis leaves out.
 func (l *link) locate(err error) error {
 	var reply redis.Error
 	server := l.address()
@@ -586,23 +581,3 @@ func (l *link) follow(err error) bool {
 	l.drop()
 	return true
 }
-
-type retries struct {
-	longest time.Duration
-	last    time.Duration
-}
-
-const retryAfter = 20 * time.Millisecond
-
-// newRetries returns pauses between retries. They double from retryAfter up to
-// the heartbeat interval or one second, whichever is shorter.
-func (s *settings) newRetries() retries {
-	return retries{longest: max(retryAfter, min(s.timeout/8, time.Second))}
-}
-
-func (r *retries) next() time.Duration {
-	r.last = min(max(2*r.last, retryAfter), r.longest)
-	return r.last
-}
-
-func (r *retries) reset() { r.last = 0 }

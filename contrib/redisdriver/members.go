@@ -9,8 +9,7 @@ import (
 )
 
 // member is an entry of the sorted set in which Redis keeps a queue, in the
-// form name/owner/operation/data. Entries written by other programs may have
-// only a name.
+// form name/owner/operation/data. Other programs may write only a name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {

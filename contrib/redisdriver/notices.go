@@ -59,35 +59,32 @@ func (b *backend) subscribe(ctx context.Context) (*redis.PubSub, error) {
 }
 
 // listen receives notices until the session ends. If the connection breaks, it
-// subscribes again.
+// subscribes again, after pauses of up to the heartbeat interval or a second.
 func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 	defer context.AfterFunc(ctx, b.link.close)() // interrupts receive
-	pauses := b.newRetries()
-	for p != nil {
-		began := time.Now()
-		b.receive(ctx, p)
-		_ = p.Close()
-		b.listening.Store(false)
-		b.host.Lost()
-		if time.Since(began) > pauses.longest { // a connection that breaks at once does not count as a success
-			pauses.reset()
-		}
-		p = b.subscribeAgain(ctx, &pauses)
-	}
-}
-
-// subscribeAgain returns nil if the session has ended.
-func (b *backend) subscribeAgain(ctx context.Context, pauses *retries) *redis.PubSub {
-	for session.Sleep(b.link.life, pauses.next()) {
-		limited, cancel := context.WithTimeout(ctx, b.timeout/2)
-		p, err := b.subscribe(limited)
-		cancel()
-		if err == nil {
+	const shortest = 20 * time.Millisecond
+	longest := max(shortest, min(b.timeout/8, time.Second))
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		if p != nil {
+			began := time.Now()
+			b.receive(ctx, p)
+			_ = p.Close()
+			b.listening.Store(false)
+			if time.Since(began) > longest { // a connection that breaks at once does not count as a success
+				pause = shortest
+			}
 			b.host.Lost()
-			return p
+		}
+		if !session.Sleep(b.link.life, pause) {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, b.timeout/2)
+		p, _ = b.subscribe(limited)
+		cancel()
+		if p != nil {
+			b.host.Lost()
 		}
 	}
-	return nil
 }
 
 // receive passes on notices until the connection breaks or is silent for half a
@@ -136,21 +133,13 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, true
 }
 
-// ping pings the server periodically, so that a connection is silent only if it
-// is broken.
+// ping pings the server, so that a connection is silent only if it is broken.
 func (b *backend) ping(ctx context.Context, p *redis.PubSub) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pinging sync.WaitGroup
 	pinging.Go(func() {
-		tick := time.NewTicker(b.timeout / 4)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = p.Ping(ctx) // if it fails, receive times out
-			}
+		for session.Sleep(ctx, b.timeout/4) {
+			_ = p.Ping(ctx) // if it fails, receive times out
 		}
 	})
 	return func() {
