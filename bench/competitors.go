@@ -52,8 +52,7 @@ func goChild(library string) func() (*exec.Cmd, error) {
 	}
 }
 
-// javaChild returns a command that runs Bench.java, which Java compiles on the
-// fly.
+// javaChild returns a command that compiles and runs Bench.java.
 func javaChild(lock string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) { return zktest.Curator("peers/Bench.java", lock) }
 }

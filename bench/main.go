@@ -121,8 +121,7 @@ func (o options) measure(ctx context.Context) error {
 	return errors.Join(slower...)
 }
 
-// runs returns a run for each chosen setup that has any of the chosen workloads
-// and competitors.
+// runs returns a run for each setup with any chosen workload and competitor.
 func (o options) runs() (list []*run, err error) {
 	chosen, err := choose(setups(), o.servers)
 	if err != nil {

@@ -107,8 +107,7 @@ func againstBest(all []competitor, measured map[string]result) (best []float64) 
 	return best
 }
 
-// spread formats a median, followed by the smallest and the largest value in
-// brackets.
+// spread formats a median, with the smallest and largest value in brackets.
 func spread(s []float64) string {
 	if len(s) == 0 {
 		return "-"
@@ -116,8 +115,7 @@ func spread(s []float64) string {
 	return fmt.Sprintf("%s (%s to %s)", number(s[0]), number(s[1]), number(s[2]))
 }
 
-// details returns a table with a row for each result and a column for each
-// figure.
+// details returns a table with a row per result and a column per figure.
 func (r *results) details() string {
 	var rows [][]string
 	for _, x := range r.Results {
@@ -154,8 +152,7 @@ func number(v float64) string {
 	return s
 }
 
-// table returns a Markdown table. All columns except the first are aligned
-// right.
+// table returns a Markdown table. All columns but the first align right.
 func table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

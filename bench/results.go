@@ -65,8 +65,7 @@ func (all samples) add(w, c string, s sample) {
 	all[w][c] = append(all[w][c], s)
 }
 
-// values returns the figure's value in each round, or NaN for rounds without
-// it.
+// values returns the figure's value in each round, NaN where it is missing.
 func (all samples) values(w, c, figure string) []float64 {
 	return mapped(all[w][c], func(s sample) float64 {
 		if v, known := s[figure]; known {

@@ -27,8 +27,7 @@ var (
 	// about the time that ErrExpired leaves it.
 	ErrLostData = errors.New("the store may have lost data")
 
-	// ErrGone is returned by requests for a node that is no longer in the
-	// queue.
+	// ErrGone is returned for a node that is no longer in the queue.
 	ErrGone = errors.New("node is gone")
 
 	// ErrStale is returned by SetValue if a later contender has set a value.

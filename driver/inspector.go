@@ -183,7 +183,6 @@ type SessionInfo struct {
 	// data. It changes with each loss, which ends all sessions. It is empty if
 	// the store cannot lose data, or does not notice it.
 	Generation string
-	// Grace is how long Connect waited for leases of an earlier generation to
-	// end.
+	// Grace is how long Connect waited for earlier leases to end.
 	Grace time.Duration
 }

@@ -98,8 +98,7 @@ type clock struct {
 	skew atomic.Pointer[skew]
 }
 
-// skew is the difference between a clock and the monotonic clock. It is
-// immutable.
+// skew is the immutable difference between a clock and the monotonic clock.
 type skew struct {
 	wall  time.Duration // how far the wall clock was ahead of the monotonic clock
 	added time.Duration // the sum of all advances of wall

@@ -59,8 +59,7 @@ func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	return f()
 }
 
-// Check is Do for a reader: it does not keep the token, and readers may run f at
-// the same time.
+// Check is Do for a reader: it keeps no token, and readers run f concurrently.
 func (m *Marks) Check(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {

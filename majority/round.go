@@ -216,8 +216,7 @@ func (r *round) isHopeless() bool {
 	return r.mistake() != nil || refused > len(r.stores)-r.need()
 }
 
-// contended reports whether err only means that other contenders hold or wait
-// for the lock.
+// contended reports whether err is only due to other contenders of the lock.
 func contended(err error) bool {
 	return !errors.Is(err, dlock.ErrUnavailable) &&
 		(errors.Is(err, dlock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))

@@ -12,8 +12,7 @@ var (
 	_ driver.Checker = connector{}
 )
 
-// fewSequences is the number of unused sequences below which Check warns of a
-// queue.
+// fewSequences is the number of unused sequences below which Check warns.
 const fewSequences = 1 << 20
 
 // Check implements driver.Checker.

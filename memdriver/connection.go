@@ -27,8 +27,7 @@ type loss struct {
 	held      *held
 }
 
-// held is a request to be delivered later. serve is nil until the request is
-// sent.
+// held is a request to be delivered later. serve is nil until it is sent.
 type held struct{ serve func() }
 
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
@@ -119,8 +118,7 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection has broken since c.resets had the
-// given value.
+// brokeSince reports whether the connection has broken since c.resets was read.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// Faults injects faults into a store and its sessions, for tests; see
-// [Store.Faults].
+// Faults injects faults into a store and its sessions: see [Store.Faults].
 //
 // All methods may be called at any time and concurrently. They panic if given a
 // session of another store.
@@ -103,8 +102,7 @@ func (f Faults) cut(cuts *int) (heal func()) {
 // loses one request.
 func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
 
-// LoseReply is like LoseRequest, but only the reply is lost: the store carries
-// out the request.
+// LoseReply is like LoseRequest, but the store carries out the request.
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
@@ -202,8 +200,7 @@ func (f Faults) PauseAll(d time.Duration) {
 	}
 }
 
-// RemoveNode removes a node, as an operator may do. It reports whether the node
-// existed.
+// RemoveNode removes a node, as an operator does, and reports if it existed.
 func (f Faults) RemoveNode(queue, name string) bool {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

@@ -11,8 +11,7 @@ const (
 
 	// maxSequence is the highest sequence that node names allow: 18 digits.
 	maxSequence = 1e18 - 1
-	// defaultSequenceLimit leaves room below maxSequence for nodes that other
-	// programs add.
+	// defaultSequenceLimit leaves room for nodes that other programs add.
 	defaultSequenceLimit = maxSequence + 1 - 1<<20
 )
 

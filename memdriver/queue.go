@@ -51,8 +51,7 @@ func (q *queue) list() []driver.Node {
 	return nodes
 }
 
-// withToken matches a node by the token of its place, because a Replace changes
-// the name.
+// withToken matches a node by its token, because a Replace changes the name.
 func withToken(p driver.Place) func(*node) bool {
 	return func(n *node) bool { return n.token == p.Token }
 }
@@ -81,8 +80,7 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns the first node that matches, and its queue. Both are nil if
-// there is none.
+// find returns the first node that matches, and its queue, or nil for both.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {

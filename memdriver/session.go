@@ -18,8 +18,7 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown is the reply to a request of a session that the store has
-	// dropped.
+	// errUnknown is the reply to a session that the store has dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	// errNotOwner is the reply to a session that tries to release or replace
 	// another session's node.

@@ -202,8 +202,7 @@ func (st *Store) removePlace(queue string, p driver.Place) error {
 	return nil
 }
 
-// replace renames a node, which keeps its position in the queue (rule 12 of
-// package driver).
+// replace renames a node, which keeps its place in the queue (rule 12).
 func (st *Store) replace(r *record, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	_, n := st.find(queue, withToken(p))
 	switch {
@@ -241,8 +240,7 @@ func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte)
 }
 
 // allInQueue reports whether the node of p and all nodes in ahead still exist.
-// It identifies them by name. If p has a token, its node must have that token
-// as well.
+// It identifies them by name and, if p has one, by its token.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {

@@ -9,9 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// Watch implements driver.Session (rules 6 and 13 of package driver). It
-// registers the watch before it asks the store, so that no change after the
-// reply is missed.
+// Watch implements driver.Session (rules 6 and 13 of package driver). It arms
+// the watch before it asks, so that no later change is missed.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	stands, err := ask(ctx, s, on(queue, faults.OpWatch, p.Name, nil), func() (bool, error) { return s.store.allInQueue(queue, p, ahead), nil })
@@ -35,8 +34,7 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// notice is the store's message to a session that a queue which it watches has
-// changed.
+// notice is the store's message to a session that a watched queue has changed.
 type notice struct {
 	queue string
 	gone  driver.Node // the removed or replaced node; zero if one was added

@@ -96,8 +96,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 }
 
 // contend joins the queue and waits until it holds the lock. If the session or
-// node is lost meanwhile, contend rejoins the queue. On error no node is left
-// behind.
+// node is lost meanwhile, it rejoins. On error no node is left.
 func (c *call) contend(ctx context.Context) (*Lock, error) {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence().Stop()
@@ -192,8 +191,7 @@ func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	return err
 }
 
-// checkLength returns an error if the entry would have to wait in a queue that
-// is too long.
+// checkLength returns an error if the entry would wait in too long a queue.
 func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	if c.options.maxQueue <= 0 || c.queued {
 		return nil
@@ -239,8 +237,7 @@ func (c *call) retry(ctx context.Context, err error) error {
 }
 
 // Pause sleeps between retries of a failed request. It returns an error if the
-// call must not retry, because the back-off gives up, ctx ends or the client is
-// closed.
+// back-off gives up, ctx ends or the client is closed.
 func (c *call) Pause(ctx context.Context, err error) error {
 	c.noteError(err)
 	if c.retries == nil {

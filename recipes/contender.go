@@ -10,8 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Contender is a holder or waiter in a lock's queue, as returned by
-// [RWMutex.Queue].
+// Contender is a holder or waiter in a lock's queue; see [RWMutex.Queue].
 type Contender struct {
 	Node  string
 	Host  string // the host name in Node (see [WithHostname]); empty for nodes not made by dlock
@@ -22,8 +21,7 @@ type Contender struct {
 	// zero for contenders of an [RWMutex].
 	Units, OfUnits int
 	// HeldSince is when this client was granted the lock with this node, by its
-	// own clock. It is zero if this client does not hold the lock with this
-	// node.
+	// own clock, or zero if it does not hold it with this node.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
 	// permission for this one. Node, Host, Token and Record may be

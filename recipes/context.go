@@ -71,8 +71,7 @@ func FromContext(ctx context.Context) *Lock {
 	return nil
 }
 
-// nearest is the context key by which FromContext finds the nearest heldContext
-// of any lock.
+// nearest is the context key of the nearest heldContext of any lock.
 type nearest struct{}
 
 // heldContext is a context that belongs to a Lock.
@@ -94,8 +93,7 @@ func (c *heldContext) String() string {
 }
 
 // newContext returns a child of parent that is cancelled when the Lock ends. If
-// the Lock has ended, the child is already cancelled. newContext is called with
-// mu held.
+// the Lock has ended, it already is. newContext needs mu.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}

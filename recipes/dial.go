@@ -255,8 +255,7 @@ func (p *pace) attempted(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// sleep waits until the next attempt is due. It returns false if stop closes
-// first.
+// sleep waits until the next attempt is due, or returns false if stop closes.
 func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true

@@ -73,8 +73,7 @@ var (
 	// by calls for a lock once Client.Shutdown has begun.
 	ErrClosed = errors.New("client closed")
 
-	// ErrGone is returned by [RWMutex.Remove] if the contender is no longer in
-	// the queue.
+	// ErrGone is returned by [RWMutex.Remove] if the contender has left.
 	ErrGone = driver.ErrGone
 
 	// ErrBadName is returned by every use of a lock with an invalid name; see
@@ -98,8 +97,7 @@ type namedError struct {
 func (e *namedError) Error() string { return "dlock: " + printable(e.lock) + ": " + e.err.Error() }
 func (e *namedError) Unwrap() error { return e.err }
 
-// errNoAnswer is reported if a call's time runs out while a request is in
-// flight.
+// errNoAnswer is reported if time runs out while a request is in flight.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
 // unavailable makes err match driver.ErrUnavailable, too.
@@ -124,8 +122,7 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error that has the text of err, but does not match any of the
-// targets in not.
+// mask returns an error with the text of err that matches no target in not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -134,15 +131,13 @@ func mask(err error, not ...error) error {
 }
 
 // unlockError returns an error that matches ErrUnlock and cause, but no context
-// error, because the limit that has expired is Unlock's own and not the
-// caller's.
+// error, because the expired limit is Unlock's own.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError is returned when a call times out. It names the holder it waited
-// for.
+// timeoutError is returned when a call times out. It names the holder.
 type timeoutError struct {
 	lock   string
 	after  time.Duration

@@ -67,8 +67,7 @@ func newLock(state lockState) *Lock {
 }
 
 // check detects an expired lease and the end of WithMaxHold. If the entry is
-// lost, all Locks are marked as lost when it returns. It must be called without
-// mu.
+// lost, all Locks are marked as lost. Call it without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.tellLoss(*loss)
@@ -79,8 +78,7 @@ func (h *hold) check() {
 
 // tellLoss marks the Locks as lost, unless they already are or all were
 // unlocked. It cancels their contexts before it closes Lost, so that callers
-// that react to Lost do not pass on a live context. It does not wait for the
-// Lost hook.
+// that react to Lost pass on no live context. The hook runs later.
 func (h *hold) tellLoss(loss entry.Loss) {
 	err := h.lostError(loss)
 	for {

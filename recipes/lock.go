@@ -132,8 +132,7 @@ func (l *Lock) Err() error {
 	return l.hold.loss
 }
 
-// unlockedError returns the error of a Lock that was unlocked. It is called
-// with mu held.
+// unlockedError returns the error of an unlocked Lock. mu must be held.
 func (l *lockState) unlockedError() error {
 	if l.unlockErr == l.hold.queue.notHeld {
 		return l.unlockErr

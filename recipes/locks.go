@@ -20,8 +20,7 @@ type Locker interface {
 	Name() string
 }
 
-// RLocker returns a Locker whose methods Lock and TryLock call m.RLock and
-// m.TryRLock.
+// RLocker returns a Locker that calls m.RLock and m.TryRLock.
 func (m *RWMutex) RLocker() Locker { return rlocker{m} }
 
 type rlocker struct{ *RWMutex }
@@ -97,8 +96,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 // inClient is implemented by the lock types of this package that belong to one
 // client. LockAll uses their queues to find a lock that is given twice.
 type inClient interface {
-	// inQueue returns the queue of the lock, or an error if the lock cannot be
-	// used.
+	// inQueue returns the lock's queue, or an error if it cannot be used.
 	inQueue(ctx context.Context) (*queue, error)
 }
 
@@ -147,8 +145,7 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 
 var errTwice = errors.New("the lock is given twice")
 
-// byName returns the indices of the lockers in the order in which they are
-// taken.
+// byName returns the indices of the lockers in the order of their names.
 func byName(lockers []Locker) []int {
 	order := make([]int, len(lockers))
 	for i := range order {

@@ -30,8 +30,7 @@ func isReader(n driver.Node) bool {
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
 }
 
-// The letters in the names of a semaphore's nodes, as in "-S2of5-" and
-// "-H2of5-".
+// The letters in the names of a semaphore's nodes, as in "-S2of5-".
 const (
 	acquiring = 'S' // waits, or holds without having waited
 	settled   = 'H' // holds
@@ -66,8 +65,7 @@ func cutUnits(n driver.Node) (host string, u units, ok bool) {
 	return prefix[:dash], u, true
 }
 
-// parseCount parses a number of units as dlock writes it. It returns zero for
-// any other text.
+// parseCount parses a number of units as dlock writes it, and all else as zero.
 func parseCount(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 || n > maxUnits || digits[0] < '1' || digits[0] > '9' {

@@ -20,8 +20,7 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// lookAgainFor limits how long a call asks whether its run was recorded, after the
-// answer was lost.
+// lookAgainFor limits how long a call asks whether its run was recorded.
 const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run
@@ -143,8 +142,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 	return ran, err
 }
 
-// planned reads the time of the last run and lets plan decide about the next
-// one.
+// planned reads the time of the last run and lets plan decide on the next.
 func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
 	h := l.hold
 	value, err := h.entry.Value(ctx)

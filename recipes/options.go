@@ -96,8 +96,7 @@ func WithBackOff(newBackOff func() BackOff) Option {
 // implemented by the types of github.com/cenkalti/backoff, in all major
 // versions so far.
 type BackOff interface {
-	// NextBackOff returns how long to wait. A negative duration means to give
-	// up.
+	// NextBackOff returns how long to wait; if negative, give up.
 	NextBackOff() time.Duration
 	// Reset is called before the first wait after a success.
 	Reset()
@@ -115,8 +114,7 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// entryBackOff adapts newBackOff to package entry. If newBackOff returns nil, the
-// default is used.
+// entryBackOff adapts newBackOff to package entry. Nil means the default.
 func entryBackOff(newBackOff func() BackOff) func() entry.BackOff {
 	return func() entry.BackOff {
 		b := newBackOff()

@@ -69,8 +69,7 @@ func (c *call) Waits(ctx context.Context, node string, v entry.View) {
 	}
 }
 
-// slowAfter is how long a call waits before it logs, once, what it is waiting
-// for.
+// slowAfter is how long a call waits before it logs what it waits for.
 const slowAfter = 5 * time.Second
 
 func (c *call) logSlow() {

@@ -21,8 +21,7 @@ type queue struct {
 	key        any
 }
 
-// want describes what a contender requests, such as a shared lock. It is
-// immutable.
+// want describes what a contender requests. It is immutable.
 type want struct {
 	kind       string
 	rule       entry.Rule

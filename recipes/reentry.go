@@ -44,8 +44,7 @@ func WithoutReentry(ctx context.Context) context.Context {
 	return outside{ctx}
 }
 
-// outside is the context of WithoutReentry: it hides the Locks that its parent
-// belongs to.
+// outside is the context of WithoutReentry, which hides its parent's Locks.
 type outside struct{ context.Context }
 
 func (c outside) Value(key any) any {

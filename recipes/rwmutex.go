@@ -47,12 +47,10 @@ func (t *tally) add(n driver.Node) {
 func (t tally) empty() bool       { return t.nodes == 0 }
 func (t tally) onlyReaders() bool { return t.nodes == t.readers }
 
-// behindAll is the queueing rule for writers, who wait for the node just ahead
-// of their own.
+// behindAll is the queueing rule for writers, who wait for the node just ahead.
 func behindAll(ahead []driver.Node) []driver.Node { return ahead[max(0, len(ahead)-1):] }
 
-// behindWriter is the queueing rule for readers, who wait only for the last
-// writer ahead.
+// behindWriter is the queueing rule for readers: they wait for the last writer.
 func behindWriter(ahead []driver.Node) []driver.Node {
 	for i := len(ahead) - 1; i >= 0; i-- {
 		if !isReader(ahead[i]) {
@@ -62,8 +60,7 @@ func behindWriter(ahead []driver.Node) []driver.Node {
 	return nil
 }
 
-// wantOf returns what the contender with node n requests, judging by the node's
-// name.
+// wantOf returns what the contender with node n requests, by the node's name.
 func wantOf(n driver.Node) *want {
 	if isReader(n) {
 		return reader

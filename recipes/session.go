@@ -74,8 +74,7 @@ func (c *Client) current() *session {
 	}
 }
 
-// adopt makes ds the client's session, or closes it if the client was closed
-// meanwhile.
+// adopt makes ds the client's session, or closes it if the client is closed.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := newSession(c, ds)
 	if !c.register(s) {
@@ -162,8 +161,7 @@ func (s *session) endInStore() error {
 	}
 }
 
-// heldNode returns the name of the node on which this client holds the lock, or
-// an empty string.
+// heldNode returns the node with which this client holds the lock, or "".
 func (c *Client) heldNode(lock string) string {
 	s := c.live.Load()
 	if s == nil {
@@ -191,8 +189,7 @@ type heartbeats struct {
 	unreported chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
 }
 
-// watchHeartbeats calls the Heartbeat hook, if there is one, until the session
-// ends.
+// watchHeartbeats calls the Heartbeat hook, if any, until the session ends.
 func (s *session) watchHeartbeats() {
 	hook := s.client.options.trace.Heartbeat
 	if hook == nil {

@@ -48,8 +48,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return join(fmt.Errorf("dlock: shutdown: locks that were still held and are now lost: %d: %w", held, cut), err)
 }
 
-// drain refuses further calls and grants. It is called with mu held, and may be
-// called again.
+// drain refuses further calls and grants. It needs mu, and may be called again.
 func (c *Client) drain() {
 	select {
 	case <-c.draining:

@@ -54,8 +54,7 @@ type Trace struct {
 	// Started is called when Lock, RLock, TryLock or TryRLock begins, with the
 	// context of that call. It is not called for a successful re-entry.
 	Started func(context.Context, StartedInfo)
-	// Queued is called when a node has joined the queue, with the context of
-	// Lock or RLock.
+	// Queued is called when a node has joined, with the context of the call.
 	Queued func(context.Context, QueuedInfo)
 	// Waiting is called before a contender waits, and again after each wake-up
 	// that did not grant the lock, with the context of Lock or RLock.

@@ -46,8 +46,7 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 //   - With an error before that, Run ends: it gives up all shards, and returns
 //     the error, which names the shard.
 //
-// If work panics, the lock is given back and the panic goes on, which ends the
-// program.
+// If work panics, the lock is given back and the panic ends the program.
 //
 // Run outlasts outages of the store. Work on a shard goes on until its lock is
 // lost, which is before another process can have it. If the session ends, Run

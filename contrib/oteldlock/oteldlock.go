@@ -26,14 +26,12 @@ type options struct {
 	label   func(lock string) string // nil for no label
 }
 
-// WithMeterProvider sets the provider that receives metrics. The default is the
-// global provider.
+// WithMeterProvider sets the provider of metrics, by default the global one.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(o *options) { o.meters = p }
 }
 
-// WithTracerProvider sets the provider that receives spans. The default is the
-// global provider.
+// WithTracerProvider sets the provider of spans, by default the global one.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *options) { o.tracers = p }
 }
@@ -73,9 +71,8 @@ type telemetry struct {
 	connects, sessionEnds              metric.Int64Counter
 }
 
-// seconds are the histogram buckets for waits and holds. They cover hand-overs,
-// which take about 1 ms, and dead holders, which block waiters for tens of
-// seconds.
+// seconds are the histogram buckets for waits and holds, from hand-overs of
+// about 1 ms to dead holders, which block waiters for tens of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
@@ -202,8 +199,7 @@ func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dloc
 }
 
 // span records a span that ends now, as a child of the caller's span. It is
-// created only at its end, because a hook can't put a span into the caller's
-// context.
+// created at its end, because a hook can't change the caller's context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return

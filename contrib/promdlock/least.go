@@ -8,8 +8,7 @@ import (
 )
 
 // least is a gauge of the shortest duration observed in the last one or two
-// windows. It is not the minimum since the last scrape, because several servers
-// may scrape it.
+// windows. Several servers may scrape it, so scrapes do not reset it.
 type least struct {
 	desc *prometheus.Desc
 

@@ -22,8 +22,7 @@ type options struct {
 // WithLockLabel adds the label "lock" to all metrics about locks. Its value is
 // what f returns for the lock's name. Each value creates its own time series,
 // so f should return only a few different values, such as the first part of the
-// name. It must always return the same value for a name, and may be called
-// concurrently.
+// name. It must be a pure function, safe for concurrent use.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
@@ -60,9 +59,8 @@ type metrics struct {
 	least                         *least
 }
 
-// seconds are the histogram buckets for waits and holds. They cover hand-overs,
-// which take about 1 ms, and dead holders, which block waiters for tens of
-// seconds.
+// seconds are the histogram buckets for waits and holds, from hand-overs of
+// about 1 ms to dead holders, which block waiters for tens of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // ratios are the histogram buckets for the remaining fraction of a lease.
@@ -102,8 +100,7 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 }
 
 // add registers c and returns it, or returns the equal collector that is
-// already registered. It stores an error in *first unless an earlier error is
-// there.
+// already registered. It stores the first error in *first.
 func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
 	err := r.Register(c)
 	var twice prometheus.AlreadyRegisteredError

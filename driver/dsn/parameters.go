@@ -14,8 +14,7 @@ import (
 type Parameters map[string]func(value string) error
 
 // Parse stores the parameters of a query of the form name=value&name=value. It
-// decodes percent escapes, but leaves a plus as it is. An unknown parameter is
-// an error.
+// decodes percent escapes, but no plus. An unknown parameter is an error.
 func (p Parameters) Parse(query string) error {
 	if query == "" {
 		return nil
@@ -71,8 +70,7 @@ func isPlainWord(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
-// Duration returns a function for [Parameters] that stores a duration between
-// least and most.
+// Duration stores a duration between least and most, for [Parameters].
 func Duration(to *time.Duration, least, most time.Duration) func(value string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -84,8 +82,7 @@ func Duration(to *time.Duration, least, most time.Duration) func(value string) e
 	}
 }
 
-// Int returns a function for [Parameters] that stores an integer between least
-// and most.
+// Int stores an integer between least and most, for [Parameters].
 func Int[T int | int64](to *T, least, most T) func(value string) error {
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)

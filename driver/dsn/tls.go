@@ -62,8 +62,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// FileError reports an unusable file of [TLS]. Retrying is pointless until the
-// file changes.
+// FileError reports a file of [TLS] that is unusable until it changes.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }

@@ -32,8 +32,7 @@ func (s *Session) newWatch(ctx context.Context, queue string, arm func() (driver
 	return w, nil
 }
 
-// watch arms the watch and only then looks at the queue, so that it misses no
-// removal.
+// watch arms the watch before it looks at the queue, so as to miss no removal.
 func (s *Session) watch(queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	names := []string{p.Name}
@@ -58,8 +57,7 @@ func has(nodes []Node, p driver.Place) bool {
 	return slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == p.Name && (p.Token == 0 || n.Token == p.Token) })
 }
 
-// prove tells the watches what a notice of the release of these nodes must
-// carry.
+// prove tells the watches what a notice of a node's release must carry.
 func (s *Session) prove(queue string, nodes []Node, names ...string) {
 	for _, n := range nodes {
 		if n.Proof != "" && slices.Contains(names, n.Name) {
@@ -235,8 +233,7 @@ func (h Host) Go(f func(ctx context.Context)) {
 	h.s.group.Go(func() { f(h.s.life) })
 }
 
-// looked is called after a look at a queue that began after the given number of
-// losses.
+// looked is called after a look that began after the given number of losses.
 func (n *notices) looked(queue string, losses int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 // Set holds the open watches of a session. The zero Set is empty and ready to
 // use. A Set must not be copied after first use.
 //
-// A Set is safe for concurrent use and has no goroutine of its own. No method
-// blocks.
+// A Set is safe for concurrent use, has no goroutine, and no method blocks.
 //
 // Each watch reports changes in the order in which the set learns of them. It
 // never sends Released after its own node has gone. If the own node goes after
@@ -149,8 +148,7 @@ func (s *Set) remove(w *watch) {
 	}
 }
 
-// named returns the watches with any of these keys, in the order in which they
-// were armed.
+// named returns the watches with any of these keys, in the order of arming.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
 		if of := x[name]; of != nil {

@@ -22,8 +22,7 @@ func writeCompletion(w io.Writer, shell string) {
 	map[string]func(io.Writer, []manual){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shell](w, readManuals())
 }
 
-// values returns the values that a flag accepts, or nil if they cannot be
-// listed.
+// values returns the values that a flag accepts, or nil if there is no list.
 func (o option) values() []string {
 	if o.name == "driver" {
 		return dlock.Drivers()

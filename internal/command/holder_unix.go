@@ -33,12 +33,10 @@ const (
 )
 
 const (
-	// longestMargin is the upper limit for holderProcess.margin, so that the
-	// times derived from it stay short even if the session timeout is very
-	// long.
+	// longestMargin limits holderProcess.margin, so that the times derived from
+	// it stay short.
 	longestMargin = 20 * time.Second
-	// sayAfter is how long dlock run waits before it tells the user what it
-	// waits for.
+	// sayAfter is how long dlock run waits before it says for what.
 	sayAfter = time.Second
 	// closeFor limits how long closing the session may take.
 	closeFor = 5 * time.Second
@@ -76,15 +74,13 @@ type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
 
-// errOrphaned is the cancellation cause of h.ctx after dlock, the parent process,
-// has died.
+// errOrphaned is the cause of h.ctx after dlock, the parent process, has died.
 var errOrphaned = errors.New("dlock has died")
 
 // holderMain is the main function of the holder process. socket is the file
 // descriptor of its socket.
 func holderMain(socket string) int {
-	// Keep this thread alive: the kernel kills the command when the thread that
-	// started it ends.
+	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught and dropped: dlock passes on those meant for the command
 	catchBrokenPipes()
@@ -161,8 +157,7 @@ func (h *holderProcess) take(o order) {
 	}
 }
 
-// send sends a notice to dlock. It ignores errors, because listen notices when
-// dlock has died.
+// send sends a notice to dlock. It leaves it to listen to see that dlock died.
 func (h *holderProcess) send(n notice) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
@@ -181,8 +176,7 @@ func (h *holderProcess) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// run acquires the lock, runs the command, and returns the exit status of dlock
-// run.
+// run takes the lock, runs the command, and returns dlock run's exit status.
 func (h *holderProcess) run() int {
 	if h.settings.OncePer > 0 {
 		return h.runOncePer()
@@ -375,8 +369,7 @@ func (h *holderProcess) interruptedStatus() int {
 
 var errNotStarted = errors.New("the command did not start")
 
-// start starts the command. If that fails, it returns errNotStarted and an exit
-// status.
+// start starts the command, or returns errNotStarted and an exit status.
 func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -465,8 +458,7 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	}
 }
 
-// lostBy tells the user that the lock is lost, unless err is nil, and returns
-// err.
+// lostBy returns err. If it is not nil, it tells the user of the loss.
 func (h *holderProcess) lostBy(err error, consequence string) error {
 	if err != nil {
 		h.say("%v%s", err, consequence)
@@ -474,8 +466,7 @@ func (h *holderProcess) lostBy(err error, consequence string) error {
 	return err
 }
 
-// since returns the time since t, including the time for which the machine was
-// asleep.
+// since returns the time since t, including time that the machine was asleep.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -206,8 +206,7 @@ func modeOf(c dlock.Contender) string {
 }
 
 // sinceOf returns when the contender joined the queue, by the store's clock or,
-// if the store does not record the time, by the clock of the contender's
-// process.
+// if that is unknown, by that of its process.
 func sinceOf(c dlock.Contender) time.Time {
 	since := c.Created
 	if since.IsZero() {

@@ -93,8 +93,7 @@ func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask
 }
 
 // contender returns the contender with this node name, which may be quoted as
-// in a table. The forms cannot be confused, because no node name ends in a
-// quote.
+// in a table. No node name ends in a quote.
 func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) (c dlock.Contender, err error) {
 	contenders, err := t.look(ctx, lock)
 	if err != nil {

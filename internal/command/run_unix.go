@@ -25,8 +25,7 @@ type order struct {
 	Ping      bool           // asks for a Pong if the lease is valid
 }
 
-// notice is a message from the holder process to dlock. One of its fields is
-// set.
+// notice is a message from the holder process to dlock, with one field set.
 type notice struct {
 	Say     string
 	Granted time.Duration // the lock is granted; value is the margin of its lease
@@ -235,8 +234,7 @@ func (s *supervisor) checkHolder() {
 
 func (s *supervisor) say(text string) { s.settings.say(s.stderr, text) }
 
-// end cleans up after the holder process has exited, and returns the exit
-// status.
+// end cleans up after the holder process, and returns the exit status.
 func (s *supervisor) end() int {
 	s.stopWatching()
 	err := s.holder.Wait()

@@ -184,8 +184,7 @@ func checkMode(file *os.File, found source) error {
 	return nil
 }
 
-// withoutPath removes the path from a file error, for callers that print the
-// path themselves.
+// withoutPath removes the path from a file error, for callers that print it.
 func withoutPath(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

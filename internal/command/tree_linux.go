@@ -58,8 +58,7 @@ func parentOf(pid string) (parent int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	// The program's name is in parentheses and may contain anything, even
-	// parentheses.
+	// The program's name, in parentheses, may contain parentheses.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const state, ppid, threads = 0, 1, 17
 	if len(fields) <= threads || bytes.ContainsAny(fields[state], "ZX") && string(fields[threads]) == "1" {
@@ -76,8 +75,7 @@ func attributes(group int) *syscall.SysProcAttr {
 }
 
 // terminalGroup returns the process group of this process if it has a terminal,
-// so that the command can join the group and read from the terminal. Otherwise
-// it returns 0.
+// so that the command can join it and read from the terminal, or else 0.
 func terminalGroup() int {
 	terminal, err := controllingTerminal()
 	if err != nil {

@@ -28,8 +28,7 @@ func (s *settings) splitDSN() (before, server, after string, err error) {
 	return "", "", "", fmt.Errorf("-fault cut: the demo cuts the connection to one server, so -dsn must have the form '%s'", e.dsn)
 }
 
-// connectThroughProxy puts a proxy in place of the server in the data source
-// name.
+// connectThroughProxy puts a proxy in place of the server in the DSN.
 func (s *settings) connectThroughProxy() (*proxy, error) {
 	before, server, after, err := s.splitDSN()
 	if err != nil {
@@ -82,8 +81,7 @@ func (p *proxy) forward(c net.Conn) {
 	p.pass(s, c)
 }
 
-// pass copies data in one direction until an error, and then closes both
-// connections.
+// pass copies in one direction until an error, and closes both connections.
 func (p *proxy) pass(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

@@ -86,8 +86,7 @@ func (s *settings) run(ctx context.Context, stdout io.Writer) (status int, err e
 	return status, nil
 }
 
-// settings are the arguments of the demo. A child process gets them from its
-// parent.
+// settings are the arguments of the demo, also passed to a child process.
 type settings struct {
 	Driver, DSN, Lock string
 	Workers           int

@@ -17,8 +17,7 @@ import (
 // line. The run first sends the settings, and then an order in reply to each
 // message.
 
-// childArgument is the argument of "dlock demo" that makes it the process of a
-// worker.
+// childArgument makes "dlock demo" the process of a worker.
 const childArgument = "child-process"
 
 type order struct {
@@ -162,8 +161,7 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	return statusOK
 }
 
-// listen receives the parent's orders. It ends this process when the parent has
-// died.
+// listen receives the parent's orders, and ends this process with its parent.
 func (p *parent) listen(orders *json.Decoder, stop func()) {
 	for {
 		var o order

@@ -116,8 +116,7 @@ const (
 	askFail  = "?fail"  // stop the run, because of the error in What
 )
 
-// announce closes the channel of an event, unless it is closed. r.mu must be
-// held.
+// announce closes the channel of an event if it is open. r.mu must be held.
 func announce(event chan struct{}) {
 	select {
 	case <-event:
@@ -282,8 +281,7 @@ func (r *run) print(who, verb, what string) {
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
-// read returns the value. Once a writer has read it, no earlier writer may
-// change it.
+// read returns the value, which no writer earlier than this one may now change.
 func (c *counter) read(t attempt) int {
 	if t.Mode == dlock.Exclusive {
 		c.seen = max(c.seen, t.Token)

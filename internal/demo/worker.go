@@ -75,8 +75,7 @@ func (w *worker) after() time.Duration {
 	return time.Duration(w.Number) * min(w.Hold, time.Second) / 13
 }
 
-// connect retries while the store is unavailable, because many workers connect
-// at once.
+// connect retries while the store is unavailable: many workers connect at once.
 func connect(ctx context.Context, c *dlock.Client) error {
 	for began := time.Now(); ; {
 		err := c.Ping(ctx)
@@ -112,8 +111,7 @@ func (w *worker) contend(ctx context.Context, m *dlock.RWMutex) error {
 	return nil
 }
 
-// end records why an attempt ends early, and returns the error if it is one of
-// the store.
+// end records why an attempt ends early, and returns an error of the store.
 func (w *worker) end(ctx context.Context, err error) error {
 	verb := "ERROR"
 	switch w.Outcome = failed; {
@@ -143,8 +141,7 @@ func (w *worker) holds(l *dlock.Lock) bool {
 	return true
 }
 
-// keep holds the lock for d. It returns false if the lock is lost or the run is
-// stopped.
+// keep holds the lock for d. It returns false after a loss or a stop of the run.
 func (w *worker) keep(ctx context.Context, l *dlock.Lock, d time.Duration) bool {
 	done := pause(ctx, d, l.Lost())
 	return w.holds(l) && done

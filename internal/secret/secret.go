@@ -1,5 +1,4 @@
-// Package secret keeps passwords given on the command line out of a program's
-// output.
+// Package secret keeps passwords of the command line out of output.
 package secret
 
 import (
@@ -23,8 +22,7 @@ func Hide(text string, args []string) string {
 	return text
 }
 
-// parameter matches a password parameter. A value in single quotes may contain
-// spaces.
+// parameter matches a password parameter, whose quoted value may have spaces.
 var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
 
 // hideParameters hides the values of password parameters in arg.

@@ -100,8 +100,7 @@ func (r *round) measure() (Report, error) {
 	return report, r.err
 }
 
-// allocs returns the number of memory allocations of the process since its
-// start.
+// allocs returns the number of memory allocations of the process so far.
 func allocs() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -1,7 +1,6 @@
 package work
 
-// library opens a session in the way that the lock library's documentation
-// recommends.
+// library opens a session as the lock library's documentation recommends.
 type library func(p Plan) (session, error)
 
 // session is one session of a lock library with a store.

@@ -122,8 +122,7 @@ func (r *round) fail(err error) {
 	r.err = errors.Join(r.err, err)
 }
 
-// close closes all sessions concurrently, as if they were in separate
-// processes.
+// close closes all sessions concurrently, as separate processes would.
 func (r *round) close() error {
 	errs := make([]error, len(r.sessions))
 	var closing sync.WaitGroup

@@ -24,8 +24,7 @@ func init() { dlock.Register("mysql", Driver{}) }
 type Driver struct{}
 
 // OpenConnector parses a data source name, described in the package
-// documentation. It reads no files, so only Connect reports a bad certificate
-// file.
+// documentation. Only Connect reads files.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {
@@ -79,8 +78,7 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o, database: options.Database}, nil
 }
 
-// connector has either the config of a data source name or the db passed to
-// NewConnector.
+// connector has the config of a data source name, or the db of NewConnector.
 type connector struct {
 	config   *mysql.Config
 	db       *sql.DB

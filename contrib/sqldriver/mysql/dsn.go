@@ -119,8 +119,7 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// parameters returns the parser for each of this package's own parameters. They
-// are stored in o.
+// parameters returns the parsers that store this package's parameters in o.
 func (o *options) parameters() dsn.Parameters {
 	p := make(dsn.Parameters)
 	o.Settings.AddTo(p)
@@ -128,8 +127,7 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS loads the TLS files named in the options. It returns nil if they name
-// none.
+// loadTLS loads the TLS files named in the options, and returns nil for none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

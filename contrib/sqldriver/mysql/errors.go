@@ -39,8 +39,7 @@ var temporary = append([]uint16{
 }, again...)
 
 // unchanged lists the errors after which a transaction has surely changed
-// nothing. Others may occur after the commit, so they leave the outcome
-// unknown.
+// nothing. Others may occur after the commit.
 var unchanged = append([]uint16{
 	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server accepts no connection
 	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure does not exist, or may not be used

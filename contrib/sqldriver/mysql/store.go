@@ -52,8 +52,7 @@ func newStore(c *connector) (*store, error) {
 type hexArray []string
 
 // callText returns the text of a CALL statement. Strings are hex-encoded, so
-// that no argument can end its literal, whatever sql_mode and character set the
-// connection has.
+// that no sql_mode or character set lets an argument end its literal.
 func callText(database, procedure string, args []any) string {
 	b := append([]byte("CALL "), quote(database)...)
 	b = append(append(append(b, '.'), procedure...), '(')
@@ -99,8 +98,7 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 	}
 }
 
-// maxTries bounds the attempts to run a statement that conflicts with other
-// transactions.
+// maxTries bounds the attempts to run a statement that conflicts with others.
 const maxTries = 8
 
 // pause sleeps for a random time whose bound doubles with each try. It returns
@@ -168,8 +166,7 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-// change calls a procedure whose first arguments are the session and the given
-// generation.
+// change calls a procedure whose first arguments are session and generation.
 func (s *store) change(ctx context.Context, generation int64, procedure string, args ...any) error {
 	status, err := s.status(ctx, procedure, append([]any{s.id, generation}, args...)...)
 	if err != nil {
@@ -235,8 +232,7 @@ func (s *store) createTables(ctx context.Context) error {
 		return markError(ctx, err)
 	}
 	defer conn.Close()
-	// The statements change settings of the connection, so it must not return
-	// to the pool.
+	// The statements change the connection, which must not return to the pool.
 	defer discard(conn)
 	for _, text := range append([]string{"USE " + quote(s.database), "SET SESSION autocommit = 1"}, statements()...) {
 		if err := execute(ctx, conn, text); denied(err) {

@@ -79,8 +79,7 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o}, nil
 }
 
-// connector has either the config of a data source name or the db passed to
-// NewConnector.
+// connector has the config of a data source name, or the db of NewConnector.
 type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB

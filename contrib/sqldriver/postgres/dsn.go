@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options holds the parameters that this package adds to those of pgx in a data
-// source name.
+// options holds the parameters that this package adds to those of pgx.
 type options struct {
 	sqlstore.Settings
 	schema string

@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// readOnly is the error code of a server that refuses changes, such as a
-// standby.
+// readOnly is the error code of a server without changes, such as a standby.
 const readOnly = "25006"
 
 // noRight is the error code of a function that the user may not call, such as
@@ -91,8 +90,7 @@ var unchanged = []string{
 }
 
 // markServerError classifies an error sent by the server. After severity FATAL
-// the outcome is unknown, because an operator may terminate a connection right
-// after a commit.
+// the outcome is unknown: a connection may be terminated right after a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)

@@ -104,9 +104,8 @@ func (l *listener) want(channel string, listening chan<- bool) bool {
 	return true
 }
 
-// channel returns the NOTIFY channel of a queue. There are only 256 of them, so
-// that a session needs few subscriptions but still gets few notices of other
-// queues.
+// channel returns the NOTIFY channel of a queue. There are 256 of them, so that
+// a session needs few subscriptions and gets few notices of other queues.
 func (l *listener) channel(queue string) string {
 	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
 }
@@ -180,8 +179,7 @@ func (l *listener) serve(conn *pgx.Conn) {
 	j.done <- err
 }
 
-// disconnected records that the connection broke, and wakes all callers of
-// listen.
+// disconnected records that the connection broke, and wakes callers of listen.
 func (l *listener) disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -287,8 +285,7 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	return err
 }
 
-// restart returns the channels to which a newly opened connection must
-// subscribe.
+// restart returns the channels to which a new connection must subscribe.
 func (l *listener) restart() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -169,8 +169,7 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-// change calls a function whose first arguments are the session and the given
-// generation.
+// change calls a function whose first arguments are session and generation.
 func (s *store) change(ctx context.Context, generation int64, text string, args ...any) error {
 	var status string
 	if err := s.one(ctx, &status, text, append([]any{s.id, generation}, args...)...); err != nil {

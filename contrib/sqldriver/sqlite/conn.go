@@ -252,14 +252,12 @@ func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 }
 
 // update runs f in a transaction, and rolls back if f fails. ctx bounds only
-// the wait for the write lock, so that the outcome of the short transaction is
-// always known.
+// the wait for the write lock, so that the outcome is always known.
 func (d *database) update(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error { return d.transact(ctx, f) })
 }
 
-// beat is like update but has priority over the other transactions of this
-// process.
+// beat is like update but goes ahead of other transactions of this process.
 func (d *database) beat(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
 }

@@ -25,8 +25,7 @@ import (
 
 func init() { dlock.Register("sqlite", Driver{}) }
 
-// Driver implements [driver.Driver] for locks in SQLite files. It is registered
-// as "sqlite".
+// Driver implements [driver.Driver] for SQLite. It is registered as "sqlite".
 type Driver struct{}
 
 const (
@@ -36,8 +35,7 @@ const (
 )
 
 // OpenConnector parses a data source name, described in the package
-// documentation. It does no I/O. A relative path is relative to the current
-// directory.
+// documentation. It does no I/O. A path may be relative.
 func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	path, query, _ := strings.Cut(text, "?")
 	c := &connector{path: path, timeout: defaultTimeout}
@@ -64,8 +62,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 }
 
 // absolute keeps .. in the path, because behind a symbolic link it is not the
-// directory before the link. A later change of the working directory must not
-// matter.
+// directory before the link. The working directory may change later.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):

@@ -84,8 +84,7 @@ func explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// longestPath is the length in bytes of the longest path that SQLite opens on
-// Unix.
+// longestPath is the length of the longest path that SQLite opens on Unix.
 const longestPath = 504
 
 // explainOpen adds to err why SQLite can't open a file if permissions are

@@ -15,8 +15,7 @@ const (
 	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// patience bounds the time between polls of a session that waits behind
-	// other waiters.
+	// patience bounds the time between polls behind other waiters.
 	patience = 200 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
@@ -156,8 +155,7 @@ func (m *member) countChanges(ctx context.Context) error {
 // reports whether the caller must read the queue again.
 func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	if !slices.ContainsFunc(ids, m.presence.dead) {
-		// Another goroutine or process may have ended one since the caller has
-		// read the queue.
+		// Another goroutine or process may have ended one meanwhile.
 		return slices.ContainsFunc(ids, m.presence.missing)
 	}
 	_, err := m.Expire(ctx)

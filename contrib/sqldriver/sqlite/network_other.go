@@ -6,6 +6,5 @@ package sqlite
 // file systems on this system.
 func networkFileSystem(string) string { return "" }
 
-// freeSpace always returns false, because the free space is unknown on this
-// system.
+// freeSpace returns false: this system does not tell.
 func freeSpace(string) (bytes uint64, known bool) { return 0, false }

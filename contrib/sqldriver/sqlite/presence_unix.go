@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// kernelLocks says that the kernel releases the file locks of a process that
-// dies.
+// kernelLocks says that the kernel releases file locks of a dead process.
 const kernelLocks = true
 
 // presence shows other processes that a session is alive, by file locks that
@@ -55,9 +54,8 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// Opening the pipe with O_RDWR makes this process a writer, too, so
-		// that reads block rather than return EOF while there is no other
-		// writer.
+		// O_RDWR makes this process a writer, too, so that reads block rather
+		// than return EOF while there is no other.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil
@@ -128,9 +126,8 @@ func (p *presence) missing(id string) bool {
 	return plainName(id) && errors.Is(err, fs.ErrNotExist)
 }
 
-// plainName reports whether a session ID is safe to use as a file name. The
-// check is needed because another program may have written the ID to the
-// database.
+// plainName reports whether a session ID, which another program may have
+// written, is safe to use as a file name.
 func plainName(id string) bool {
 	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
 }
@@ -142,9 +139,8 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the IDs of sessions whose files are not locked, because their
-// processes died. It omits files younger than a minute, which may not have been
-// locked yet.
+// remains returns the IDs of sessions whose processes died, by their unlocked
+// files. Files younger than a minute may not have been locked yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -181,8 +177,7 @@ func (p *presence) notify(id string) {
 // hears reports whether other processes can wake this session.
 func (p *presence) hears() bool { return p.wake != nil }
 
-// hear calls wake for each notice from another process, until silence is
-// called.
+// hear calls wake for each notice from another process, until silence.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return

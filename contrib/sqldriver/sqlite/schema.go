@@ -107,8 +107,7 @@ const (
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
-	// sqlChanges reads the counter of changes to nodes, and whether the session
-	// still exists.
+	// sqlChanges reads whether the session exists, and the counter of changes.
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?4),

@@ -51,15 +51,13 @@ func newMember(path string, timeout time.Duration, db *database) *member {
 	return &member{path: path, timeout: timeout, db: db, heads: make(map[string]head)}
 }
 
-// open does what has to be done before the session begins: it creates the
-// tables, shows other processes that this one is alive, and ends the sessions of
-// dead ones.
+// open prepares the session: it creates the tables, shows other processes that
+// this one is alive, and ends the sessions of dead ones.
 func (m *member) open(ctx context.Context) (err error) {
 	if err := m.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
 	}
-	// Connect could not resolve a symbolic link to a file that SQLite has only
-	// now created.
+	// Connect can't resolve a symbolic link to a file that is created only now.
 	if m.path, err = filepath.EvalSymlinks(m.path); err != nil {
 		return err
 	}
@@ -277,8 +275,7 @@ func (m *member) insert(ctx context.Context, c session.Change) (r session.Result
 		blocker(c, before.Nodes, seq), c.Data, created)
 }
 
-// blocker returns the seq of the node that a Create with this seq waits for, or
-// nil.
+// blocker returns the seq of the node that this Create waits for, or nil.
 func blocker(c session.Change, before []session.Node, seq int64) *int64 {
 	if c.Predecessor == nil || len(before) == 0 {
 		return nil
@@ -295,8 +292,7 @@ func blocker(c session.Change, before []session.Node, seq int64) *int64 {
 	return nil
 }
 
-// change removes or renames a node, and then wakes the sessions that wait for
-// it.
+// change removes or renames a node, and wakes the sessions that wait for it.
 func (m *member) change(ctx context.Context, c session.Change) (r session.Result, err error) {
 	var wake []string
 	err = m.update(ctx, func(ctx context.Context) error {

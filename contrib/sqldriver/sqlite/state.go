@@ -21,8 +21,7 @@ func defaultFile() (string, error) {
 	return filepath.Join(dir, "locks.db"), nil
 }
 
-// stateDirectory returns the directory in which this user's programs keep their
-// state.
+// stateDirectory returns the directory for the state of this user's programs.
 func stateDirectory() (string, error) {
 	switch runtime.GOOS {
 	case "darwin", "ios":

@@ -47,8 +47,7 @@ func writersOf(path string) *writers {
 	return queues.of[path]
 }
 
-// enter waits until the transaction may begin. The caller must call leave after
-// the transaction.
+// enter waits until the transaction may begin. Call leave after it.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -65,8 +64,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take sends on place as soon as the channel has room. leave makes that room
-// again.
+// take sends on place as soon as it has room. leave makes that room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:

@@ -242,8 +242,7 @@ func (s *store) End(ctx context.Context) (failed error) {
 	return failed
 }
 
-// Cancel relies on the heartbeat: after it, no Create succeeds that is still
-// under way.
+// Cancel relies on the heartbeat, after which no Create under way succeeds.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) (failed error) {
 	if err := s.sign(ctx, false); err != nil {
 		return err

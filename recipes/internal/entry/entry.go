@@ -33,8 +33,7 @@ type Entry struct {
 	// The next four fields need no mutex, because only one goroutine at a time
 	// waits with, grants or removes an entry.
 
-	// first is the result of Create. Its nodes ahead and its watch are cleared
-	// once used.
+	// first is the result of Create. Its parts are cleared once used.
 	first driver.Joined
 	// listed identifies the latest list of the queue.
 	listed list
@@ -81,8 +80,7 @@ var follows = map[state][]state{
 	removing: {gone},
 }
 
-// move changes the state and panics if the transition is illegal. It is called
-// with mu held.
+// move changes the state, with mu held, and panics if that is illegal.
 func (e *Entry) move(to state) {
 	for _, legal := range follows[e.state] {
 		if to == legal {
@@ -155,8 +153,7 @@ func (e *Entry) Grant(lost func(Loss)) error {
 	return nil
 }
 
-// add registers an entry about to be granted, so that End reports its loss. It
-// fails after End.
+// add registers a grant, so that End reports its loss. It fails after End.
 func (s *Grants) add(e *Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +173,7 @@ func (s *Grants) ungrant(e *Entry) {
 }
 
 // lose marks a granted entry as lost, because the session has ended or the node
-// is gone. It is a no-op in other states, in which the entry has no owner to
-// tell.
+// is gone. In other states it has no owner to tell.
 func (e *Entry) lose(cause error) {
 	e.mu.Lock()
 	if e.state != granted {

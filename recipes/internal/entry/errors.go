@@ -12,8 +12,7 @@ var (
 	// ErrVanished means that a waiting entry's node is no longer in the queue.
 	ErrVanished = errors.New("the waiting node vanished from the queue")
 
-	// ErrCallOver means that the call's context ended while no request was in
-	// flight.
+	// ErrCallOver means that the call's context ended between two requests.
 	ErrCallOver = errors.New("the context of the call has ended")
 
 	// ErrTaken is the cause of a loss if another program removed the node.

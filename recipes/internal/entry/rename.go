@@ -54,8 +54,7 @@ func (e *Entry) Rename(ctx context.Context) error {
 	return err
 }
 
-// replace waits for any Replace in flight, and then sends its own if one is
-// still needed.
+// replace waits for any Replace in flight, and sends its own if needed.
 func (e *Entry) replace(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -98,8 +98,7 @@ func (s *Grants) endedByStore() bool {
 	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)
 }
 
-// lossBegins counts a lost entry whose caller may still be working under the
-// lock.
+// lossBegins counts a lost entry whose caller may still be working.
 func (s *Grants) lossBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +122,7 @@ func (s *Grants) lossInUse() bool {
 	return s.lossesInUse > 0
 }
 
-// AwaitLossesSeen waits until the callers of all lost entries have unlocked, or
-// stop closes.
+// AwaitLossesSeen waits until all lost entries were unlocked, or stop closes.
 func (s *Grants) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {

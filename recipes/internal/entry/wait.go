@@ -122,9 +122,8 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue arms a watch of the whole queue if Wait.Kind is WatchQueue. It
-// must be called before the queue is listed, or changes in between would be
-// missed.
+// watchQueue arms a watch of the whole queue if Wait.Kind is WatchQueue. The
+// queue must be listed after that, or changes would be missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.WaitPolicy.Kind != WatchQueue {
 		return driver.Watch{}, nil

@@ -25,8 +25,7 @@ func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, lo
 	}
 }
 
-// LongOpen is the age of a transaction from which on Check warns. Only tests
-// change it.
+// LongOpen is the age of a transaction from which Check warns. Tests change it.
 var LongOpen = time.Minute
 
 // Check returns the findings that the drivers have in common. The argument own

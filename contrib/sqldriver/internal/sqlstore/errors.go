@@ -22,8 +22,7 @@ var (
 	errStale = errors.New("the change came too late") // see [Generation]
 )
 
-// StatusError returns the error for a status returned by a function in the
-// database.
+// StatusError returns the error for a status from a function in the database.
 func StatusError(status string) error {
 	switch status {
 	case "ok":

@@ -1,7 +1,6 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-// The program fencefile replaces a file, unless a later holder of the lock has
-// already done so.
+// The program fencefile replaces a file, unless a later holder has done so.
 package main
 
 import (

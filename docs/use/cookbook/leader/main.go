@@ -36,8 +36,7 @@ func main() {
 
 type job func(ctx context.Context, token int64) error
 
-// campaign works whenever this machine leads, until ctx ends. The others see addr
-// as its value.
+// campaign works whenever this machine leads, until ctx ends. Others see addr.
 func campaign(ctx context.Context, client *dlock.Client, addr string, work job) error {
 	e := client.Election("scheduler", dlock.WithData([]byte(addr)))
 	return e.Run(ctx, func(ctx context.Context, term *dlock.Lock) error {
@@ -60,8 +59,7 @@ func follow(ctx context.Context, e *dlock.Election, use func(addr string)) {
 	}
 }
 
-// work sends its token with each write, so that what it writes to can refuse an
-// earlier leader.
+// work sends its token with each write, so that an earlier leader's is refused.
 func work(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		log.Printf("one step, with token %d", token)

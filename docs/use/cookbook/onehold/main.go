@@ -39,8 +39,7 @@ func main() {
 	fmt.Println("sales by token:", tokens)
 }
 
-// hold is one hold of a lock, shared by the goroutines of a process. They take
-// turns.
+// hold is one hold of a lock. The goroutines of a process take turns in it.
 type hold struct {
 	lock *dlock.RWMutex
 	// turn has the current Lock, which may be nil, lost or unlocked. Whoever

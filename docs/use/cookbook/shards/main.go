@@ -52,8 +52,7 @@ func serve(ctx context.Context, client *dlock.Client, next step) error {
 	})
 }
 
-// work sends its token with each write, so that what it writes to can refuse an
-// earlier worker.
+// work sends its token with each write, so that an earlier worker's is refused.
 func work(_ context.Context, shard int, token int64) (time.Duration, error) {
 	log.Printf("shard %d: one step, with token %d", shard, token)
 	return time.Second, nil
