@@ -89,19 +89,12 @@ func CheckQueue(queue string) error {
 		return fmt.Errorf("%w: %q has an unprintable character at byte %d", ErrBadName, queue, at)
 	}
 	for segment := range strings.SplitSeq(queue, "/") {
-		if err := checkSegment(queue, segment); err != nil {
-			return err
+		switch segment {
+		case "":
+			return fmt.Errorf("%w: %q has an empty segment: a slash at its start or end, or two slashes in a row", ErrBadName, queue)
+		case ".", "..":
+			return fmt.Errorf("%w: %q has a segment %q", ErrBadName, queue, segment)
 		}
-	}
-	return nil
-}
-
-func checkSegment(queue, segment string) error {
-	switch segment {
-	case "":
-		return fmt.Errorf("%w: %q has an empty segment: a slash at its start or end, or two slashes in a row", ErrBadName, queue)
-	case ".", "..":
-		return fmt.Errorf("%w: %q has a segment %q", ErrBadName, queue, segment)
 	}
 	return nil
 }
