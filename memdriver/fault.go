@@ -29,9 +29,7 @@ func (f Faults) Expire(s driver.Session) {
 	ms := f.session(s)
 	ms.lease.End(errExpired)
 	<-ms.ended
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	f.store.drop(ms.record)
+	f.Drop(s)
 }
 
 // ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
@@ -57,12 +55,7 @@ func (f Faults) ExpireAll() {
 // Drop ends a session in the store only, as an operator may do. The nodes are
 // gone when Drop returns. The client learns of it with its next request, which
 // may be a heartbeat.
-func (f Faults) Drop(s driver.Session) {
-	ms := f.session(s)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	f.store.drop(ms.record)
-}
+func (f Faults) Drop(s driver.Session) { f.on(s, func(ms *session) { f.store.drop(ms.record) }) }
 
 // CutOff cuts a session's connection until heal is called, like a network that
 // drops packets. Neither side is notified.
@@ -106,10 +99,15 @@ func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op:
 func (f Faults) LoseReply(s driver.Session, op faults.Op) { f.lose(s, loss{op: op, committed: true}) }
 
 func (f Faults) lose(s driver.Session, l loss) {
+	f.on(s, func(ms *session) { ms.conn.losses = append(ms.conn.losses, l) })
+}
+
+// on calls do with a session of this store, while it holds the store's mutex.
+func (f Faults) on(s driver.Session, do func(*session)) {
 	ms := f.session(s)
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
-	ms.conn.losses = append(ms.conn.losses, l)
+	do(ms)
 }
 
 // HoldRequest is like LoseRequest, but the request reaches the store when
@@ -131,21 +129,13 @@ func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 // Reset breaks a session's connection once. Requests and replies in flight are
 // lost: their callers get an error that matches driver.ErrUnavailable. The
 // session reconnects at once. No notice of a watch is lost.
-func (f Faults) Reset(s driver.Session) {
-	ms := f.session(s)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	ms.conn.resets++
-}
+func (f Faults) Reset(s driver.Session) { f.on(s, func(ms *session) { ms.conn.resets++ }) }
 
 // DelayReplies delays every later reply to a session by d; zero ends the delay.
 // Requests are not delayed. A cut that begins while a reply is in flight does
 // not stop the reply.
 func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
-	ms := f.session(s)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	ms.conn.replies = d
+	f.on(s, func(ms *session) { ms.conn.replies = d })
 }
 
 // Delay slows down a session's connection. Every later request, reply and
@@ -156,10 +146,7 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 // delay, the session ends unless another request renews its lease. A request
 // continues even if its caller gives up.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
-	ms := f.session(s)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	ms.conn.delay = d
+	f.on(s, func(ms *session) { ms.conn.delay = d })
 }
 
 // Pause simulates a pause of the session's process, or a sleep of its machine:
