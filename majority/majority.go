@@ -57,21 +57,7 @@ type Mutex struct {
 // report on the lock in each store, and run on goroutines of Lock, where a panic
 // ends the program.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
-	stores, err := m.stores(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx = dlock.WithoutReentry(ctx)
-	for {
-		r := newRound(m.Clients, stores, (*dlock.RWMutex).Lock)
-		if l := r.run(ctx); l != nil {
-			return l, nil
-		}
-		if ctx.Err() != nil || r.isHopeless() {
-			return nil, r.failed(ctx)
-		}
-		await(ctx.Done(), rand.N(joinFor/4))
-	}
+	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
 
 // TryLock is like Lock, but uses [dlock.RWMutex.TryLock] and does not try again.
@@ -79,16 +65,25 @@ func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 // lock in some store. Concurrent calls seldom prevent each other from getting the
 // lock, because all of them begin with the same store.
 func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
+	return m.take(ctx, (*dlock.RWMutex).TryLock, true)
+}
+
+func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), once bool) (*Lock, error) {
 	stores, err := m.stores(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx = dlock.WithoutReentry(ctx)
-	r := newRound(m.Clients, stores, (*dlock.RWMutex).TryLock)
-	if l := r.run(ctx); l != nil {
-		return l, nil
+	for {
+		r := newRound(m.Clients, stores, lock)
+		if l := r.run(ctx); l != nil {
+			return l, nil
+		}
+		if once || ctx.Err() != nil || r.isHopeless() {
+			return nil, r.failed(ctx)
+		}
+		await(ctx.Done(), rand.N(joinFor/4))
 	}
-	return nil, r.failed(ctx)
 }
 
 // stores returns the lock in each store, or an error for a mistake of the caller.
