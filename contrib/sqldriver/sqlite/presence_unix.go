@@ -78,29 +78,27 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 // there was no power cut since the last session for which first was true,
 // because some session has been alive ever since. No commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
-	for try := 0; ; try++ {
-		for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_SH} {
-			err := flock(p.alive, how)
-			if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-				return how == syscall.LOCK_EX, err
-			}
-		}
-		if err := pause(ctx, try, longestPause); err != nil {
-			return false, err
-		}
-	}
+	how, err := p.lockAlive(ctx, syscall.LOCK_EX, syscall.LOCK_SH)
+	return how == syscall.LOCK_EX, err
 }
 
 // share downgrades the exclusive lock of a first session, so that other
 // sessions can attend.
 func (p *presence) share(ctx context.Context) error {
+	_, err := p.lockAlive(ctx, syscall.LOCK_SH)
+	return err
+}
+
+// lockAlive locks the file in the first of these ways that is possible.
+func (p *presence) lockAlive(ctx context.Context, ways ...int) (how int, err error) {
 	for try := 0; ; try++ {
-		err := flock(p.alive, syscall.LOCK_SH)
-		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-			return err
+		for _, how := range ways {
+			if err := flock(p.alive, how); !errors.Is(err, syscall.EWOULDBLOCK) {
+				return how, err
+			}
 		}
 		if err := pause(ctx, try, longestPause); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
