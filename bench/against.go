@@ -65,8 +65,7 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 	return all
 }
 
-// minSpeed is the speed, relative to the older revision, below which a workload
-// counts as slower.
+// minSpeed is the relative speed below which a workload counts as slower.
 const minSpeed = 0.95
 
 // against compares the current with the older revision. The error names the
@@ -109,8 +108,7 @@ func (r *run) against() (text string, err error) {
 	return fmt.Sprintf("Against %s, on %s\n\n%s\n", r.older, r.setup.phrase, table(header, rows)), errors.Join(errs...)
 }
 
-// minForInterval is the smallest number of values from which medianInterval can
-// compute an interval.
+// minForInterval is how many values medianInterval needs for an interval.
 const minForInterval = 6
 
 // medianInterval returns the bounds of an interval in which the median is with

@@ -103,8 +103,7 @@ func (c *child) end() error {
 	return err
 }
 
-// stop makes the child exit by closing its input, and kills it if it is still
-// running after 5 seconds.
+// stop closes the child's input, and kills it if it runs on for 5 seconds.
 func (c *child) stop() {
 	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)

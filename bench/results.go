@@ -180,8 +180,7 @@ func significant(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// median returns the middle value, or the mean of the two middle values, or NaN
-// if there are no values.
+// median returns the middle value, or the mean of two, or NaN without values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {

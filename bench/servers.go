@@ -81,8 +81,7 @@ func (z *zooKeeper) mntr() (sum counters) {
 	return sum
 }
 
-// testingTB implements testing.TB, so that zktest can be used outside a
-// test. Its Fatal panics.
+// testingTB is a testing.TB for zktest outside a test. Its Fatal panics.
 type testingTB struct {
 	testing.TB // nil, because only the methods below are called
 	cleanUps   []func()

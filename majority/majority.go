@@ -17,8 +17,7 @@ const (
 	// joinFor is how long, on average, a call that holds the lock in one store
 	// waits for a majority of the stores.
 	joinFor = time.Second
-	// lingerFor is how long a call that already holds a majority waits for the
-	// remaining stores.
+	// lingerFor is how long a call with a majority waits for the others.
 	lingerFor = 50 * time.Millisecond
 )
 

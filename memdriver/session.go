@@ -262,8 +262,7 @@ type request struct {
 	invalid error  // why the request must not be sent
 }
 
-// on returns a request on a queue, which is invalid if the queue's name is, or
-// because of the given error.
+// on returns a request on a queue, which is invalid if the name is, or by err.
 func on(queue string, op faults.Op, name string, invalid error) request {
 	return request{op, queue, name, errors.Join(driver.CheckQueue(queue), invalid)}
 }

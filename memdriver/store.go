@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// Store is an in-memory store. It implements driver.Connector. All methods are
-// safe for concurrent use.
+// Store is a driver.Connector in memory. It is safe for concurrent use.
 type Store struct {
 	timeout       time.Duration
 	sequenceStart int64

@@ -31,8 +31,7 @@ import (
 // for example if other software made it, so a write to it proves no release.
 // trustsWrite decides when the line itself can be trusted.
 
-// secret is a random digest login that only one session knows. It is zero if
-// the session has none.
+// secret is a random digest login that one session knows, or zero for none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL
@@ -174,8 +173,7 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an ACL entry by which another user may alter the queue, or
-// nil if there is none.
+// otherUser returns an entry by which another user may alter the queue, or nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	ours := make(map[string]int) // number of entries of each scheme that may name this session's user
 	for i, a := range acl {

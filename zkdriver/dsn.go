@@ -69,8 +69,7 @@ func (s *settings) connConfig() zkconn.Config {
 	}
 }
 
-// parseDSN parses a data source name. Its errors never quote the text, which
-// may contain a password.
+// parseDSN parses a data source name. Its errors never quote the text.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -110,8 +109,7 @@ func parse(text string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the optional scheme. Connect strings of other ZooKeeper
-// clients have none.
+// cutScheme removes the scheme, which connect strings of others lack.
 func cutScheme(text string) (string, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {

@@ -153,8 +153,7 @@ const (
 	// that node has other clients' data or this user may not write to it.
 	withoutWrite
 
-	// draining creates no node until the queue is empty, because its sequence
-	// numbers are used up.
+	// draining creates no node until the queue, without sequences, is empty.
 	draining
 )
 

@@ -196,8 +196,7 @@ const (
 	endEvent
 )
 
-// any reports whether the server may have watches of this session, including
-// those that no caller uses.
+// any reports whether the server may have watches, even those without callers.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

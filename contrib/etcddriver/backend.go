@@ -296,8 +296,7 @@ func (b *backend) remove(ctx context.Context, n *node, token int64) error {
 	return err
 }
 
-// fetch lists the queue, oldest node first. It also returns the store's
-// revision at that time.
+// fetch lists the queue, oldest node first, and returns the store's revision.
 func (b *backend) fetch(ctx context.Context, queue string) ([]member, int64, error) {
 	f, _, _ := b.listener.use(queue)
 	keys := b.settings.queueKeys(queue)

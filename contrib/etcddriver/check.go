@@ -60,8 +60,7 @@ const majority = "start enough members of the cluster for a majority"
 // muchHistory is how many old revisions make Check advise compaction.
 const muchHistory = 1_000_000
 
-// checkMembers checks every member of the cluster, because a client may be
-// connected to any of them.
+// checkMembers checks every member, because a client may connect to any.
 func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (found []driver.Finding) {
 	add := func(level driver.Level, advice, format string, args ...any) {
 		found = append(found, driver.Finding{Level: level, Text: fmt.Sprintf(format, args...), Advice: advice})

@@ -163,8 +163,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate adds the servers' addresses to a connection error, since the client
-// library names at most one.
+// locate adds the servers' addresses, of which the library names at most one.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
 		return err
@@ -232,8 +231,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 }
 
 // window is the flow-control window of a connection, in bytes. It is fixed,
-// because gRPC would otherwise send a ping for nearly every message it receives
-// to estimate a window.
+// because gRPC would otherwise ping for nearly every message to estimate it.
 const window = 1 << 20
 
 // intercept adds to the client library what each unary request needs. Requests

@@ -38,8 +38,7 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// parseDSN parses a data source name. Its errors quote nothing that could be
-// part of a password.
+// parseDSN parses a data source name. Its errors quote no part of a password.
 func parseDSN(text string) (*settings, error) {
 	s := newSettings()
 	if err := s.parse(text); err != nil {

@@ -92,8 +92,7 @@ func nodeOf(prefix string, revision int64) driver.Node {
 	return driver.Node{Name: driver.FormatName(prefix, revision), Seq: revision}
 }
 
-// foreignNode parses the name of a node written by another program. The node's
-// key ends in this name.
+// foreignNode parses the name of another program's node, the end of its key.
 func foreignNode(name string) (n driver.Node, ok bool) {
 	if strings.Contains(name, "/") {
 		return n, false

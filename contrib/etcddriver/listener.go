@@ -38,8 +38,7 @@ type listener struct {
 	asked    driver.Instant       // when want was set
 }
 
-// followed is a queue that the session follows. If the stream is lost, another
-// followed replaces it.
+// followed is a queue that the session follows until the stream is lost.
 type followed struct {
 	queue   string
 	keys    []string          // if not nil, only these are watched
@@ -62,8 +61,7 @@ type followed struct {
 // own node might have been removed earlier. Tests change it.
 var farBehind = 16
 
-// farNodes are the keys to watch for a node that is far behind. The zero value is
-// for a node that is not.
+// farNodes are the keys to watch for a node far behind; zero for another.
 type farNodes struct {
 	keys []string
 	use  int64 // use of the queue by the Create, see followed

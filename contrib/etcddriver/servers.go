@@ -58,8 +58,7 @@ type picker struct {
 	*servers
 }
 
-// Pick implements [balancer.Picker]. It picks an unresponsive server only if
-// there is no alternative.
+// Pick implements [balancer.Picker]. It picks unresponsive servers last.
 func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

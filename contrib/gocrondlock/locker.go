@@ -27,8 +27,7 @@ type Locker struct {
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it
-// was taken. The package comment explains why. The caller must close the locker
-// before the client.
+// was taken. The package comment says why. Close the locker before the client.
 func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
 }

@@ -176,8 +176,7 @@ var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_re
 
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn parses the driver's own parameters and removes them from q, because
-// go-redis would reject them.
+// takeOwn parses and removes the driver's parameters, which go-redis rejects.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := s.parameters()
@@ -291,8 +290,7 @@ func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (
 	return parsed, errors.New("the parameters do not fit together")
 }
 
-// keep validates the go-redis options and overrides those that would break the
-// driver, such as retries.
+// keep validates the options and overrides harmful ones, such as retries.
 func (s *settings) keep(o *redis.Options) error {
 	for name, d := range map[string]*time.Duration{"dial_timeout": &o.DialTimeout, "read_timeout": &o.ReadTimeout, "write_timeout": &o.WriteTimeout} {
 		if *d < 0 {

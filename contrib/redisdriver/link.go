@@ -89,8 +89,7 @@ func (l *link) close() {
 	}
 }
 
-// drop closes all connections. The link stays usable, because the next request
-// on each line dials again.
+// drop closes all connections. The next request on each line dials again.
 func (l *link) drop() {
 	for _, x := range l.all() {
 		x.drop()
@@ -122,8 +121,7 @@ type line struct {
 	refused error
 }
 
-// begin returns the client for one request. If ctx ends before done is called,
-// the request is interrupted.
+// begin returns the client for one request, which ctx interrupts until done.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,8 +149,7 @@ func (x *line) newClient() *redis.Client {
 	o := x.link.settings.options()
 	o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 1, 0, 0
 	if x == x.link.listener {
-		// With protocol version 3, go-redis drops a notice that does
-		// not arrive in one piece.
+		// With version 3, go-redis drops notices that arrive in pieces.
 		o.Protocol = 2
 	}
 	x.clients++
@@ -185,8 +182,7 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the error reply to the handshake if that caused err, and
-// otherwise err itself.
+// reason returns the error reply to the handshake if that caused err, or err.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {

@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// checkServer fails if the server may evict locks that are held, is unreachable
-// or rejects this client.
+// checkServer fails if the server may evict locks, or rejects this client.
 func (c *connector) checkServer(ctx context.Context, b *backend) error {
 	l := b.link
 	// Run a script first, because it follows redirects to the master, whose

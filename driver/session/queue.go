@@ -6,8 +6,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Queue is the content of a queue, for a store that keeps each queue as one
-// value, such as JSON.
+// Queue is the content of a queue, for a store that keeps it as one value.
 type Queue struct {
 	Nodes    []Row  `json:",omitempty"` // oldest first
 	Released string `json:",omitempty"` // see Snapshot

@@ -46,8 +46,7 @@ type Store interface {
 	// those that reach the store later change nothing. It is repeated until it
 	// succeeds. A store that learns the outcome of each Create has nothing to do.
 	Cancel(ctx context.Context, creates []Change) error
-	// Look reads queues, each at one instant, and returns one Snapshot for each
-	// Query, in the same order.
+	// Look returns a Snapshot, of one instant, for each Query, in order.
 	Look(ctx context.Context, ask []Query) ([]Snapshot, error)
 }
 

@@ -42,8 +42,7 @@ const (
 	closeFor = 5 * time.Second
 )
 
-// holderProcess is the state of the child process in which dlock run holds the
-// lock and runs the command.
+// holderProcess is the child of dlock run that holds the lock.
 type holderProcess struct {
 	settings runSettings
 	socket   *os.File
@@ -68,8 +67,7 @@ type holderProcess struct {
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cancellation cause of h.ctx after a signal that came while
-// no command was running.
+// interrupted is the cause of h.ctx after a signal while no command ran.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
@@ -77,8 +75,7 @@ func (s interrupted) Error() string { return syscall.Signal(s).String() }
 // errOrphaned is the cause of h.ctx after dlock, the parent process, has died.
 var errOrphaned = errors.New("dlock has died")
 
-// holderMain is the main function of the holder process. socket is the file
-// descriptor of its socket.
+// holderMain is main of the holder process, with its socket's file descriptor.
 func holderMain(socket string) int {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
@@ -168,8 +165,7 @@ func (h *holderProcess) say(format string, args ...any) {
 	h.send(notice{Say: fmt.Sprintf(format, args...)})
 }
 
-// Write sends a line of the log to dlock, which prints it. It makes the holder
-// process a log output.
+// Write makes the holder process a log output, whose lines dlock prints.
 func (h *holderProcess) Write(line []byte) (int, error) {
 	h.warned.Store(true)
 	h.say("%s", strings.TrimSpace(string(line)))
@@ -297,8 +293,7 @@ func (h *holderProcess) connected(_ context.Context, info recipes.ConnectedInfo)
 	}
 }
 
-// explain tells the user what dlock run waits for if the wait is long. It ends
-// when stop is called.
+// explain tells the user what a long wait is for, until stop is called.
 func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -344,7 +339,6 @@ func (h *holderProcess) refused(err error) int {
 }
 
 // holder describes the lock's holder if err says only that the lock is held.
-// Otherwise it returns "".
 func (h *holderProcess) holder(err error) string {
 	if !errors.Is(err, dlock.ErrLocked) {
 		return ""
@@ -358,8 +352,7 @@ func (h *holderProcess) holder(err error) string {
 	return fmt.Sprintf(": %v", queue[0])
 }
 
-// interruptedStatus returns the exit status after a signal or the death of
-// dlock has ended h.ctx.
+// interruptedStatus returns the exit status after h.ctx has ended.
 func (h *holderProcess) interruptedStatus() int {
 	if sig := interrupted(0); errors.As(context.Cause(h.ctx), &sig) {
 		return signalBaseStatus + int(sig)

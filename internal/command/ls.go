@@ -51,8 +51,7 @@ func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// lockName is the JSON that dlock ls -json prints. Do not rename the field,
-// because programs read it.
+// lockName is the JSON of dlock ls -json. Programs read the name of its field.
 type lockName struct {
 	Lock string `json:"lock"`
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// output is the program's standard output. The first failed write ends the
-// command, by calling end.
+// output is the program's standard output. The first failed write calls end.
 type output struct {
 	file *os.File
 	end  func()

@@ -218,8 +218,7 @@ func sinceOf(c dlock.Contender) time.Time {
 	return since
 }
 
-// columns are the columns that every table has. The column DATA is added if any
-// contender has data.
+// columns are those that every table has. DATA follows if there is any.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
 // table formats contenders as a table, one per row.

@@ -57,8 +57,7 @@ func release(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// remove removes the contender's node from the queue if ask, which asks the
-// user, returns true.
+// remove removes the contender's node if ask, which asks the user, is true.
 func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask func(question string) bool) error {
 	c, err := t.contender(ctx, lock, node)
 	if err != nil {

@@ -255,8 +255,7 @@ func (s *supervisor) end() int {
 	return lostStatus
 }
 
-// reapOne reaps the children that have ended, without blocking. It reports
-// whether none is left.
+// reapOne reaps children that have ended, and reports whether none is left.
 func reapOne() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

@@ -30,8 +30,7 @@ const (
 	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 )
 
-// store tells which store a command uses. Flags override the environment, which
-// overrides the config file.
+// store is a command's store: by flags, else environment, else config file.
 type store struct {
 	driver, dsn string // as given by flags; after resolve, the values in effect
 	config      string // path of the config file; empty means the default paths
@@ -206,8 +205,7 @@ func (s *store) name(server string) string {
 	return strings.TrimSpace(s.driver + " " + s.hide(server, nil))
 }
 
-// hide removes passwords from a text that may repeat the command line or the
-// data source name.
+// hide removes passwords of the command line and the data source name.
 func (s *store) hide(text string, args []string) string {
 	return secret.Hide(text, slices.Concat(args, []string{s.driver, s.dsn}))
 }

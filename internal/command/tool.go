@@ -18,8 +18,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// tool is one run of a command that inspects a store. It has the command's
-// flags and outputs.
+// tool is one run of a command that inspects a store.
 type tool struct {
 	name    string // such as "queue"
 	help    string

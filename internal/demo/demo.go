@@ -53,8 +53,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		status, err = s.run(ctx, stdout)
 	}
 	if err != nil {
-		// The error may repeat the data source name, which has a password if it
-		// comes from the environment.
+		// The error may repeat the password of a DSN from the environment.
 		text := clean(secret.Hide(err.Error(), slices.Concat(args, []string{s.DSN})))
 		if status == statusUsage {
 			text += "\nRun 'dlock demo -h' for help"
@@ -267,8 +266,7 @@ func writeHelp(w io.Writer) {
 	f.PrintDefaults()
 }
 
-// clean makes text from elsewhere, such as a node name, safe to print on one
-// line of a terminal.
+// clean makes text from elsewhere safe to print on one line of a terminal.
 func clean(text string) string {
 	printable := strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {

@@ -9,7 +9,6 @@ import (
 
 const canPause = true
 
-// pauseProcess and continueProcess ignore errors, because a signal fails only
-// if the process has exited.
+// A signal fails only if the process has exited.
 func pauseProcess(p *os.Process)    { _ = p.Signal(syscall.SIGSTOP) }
 func continueProcess(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

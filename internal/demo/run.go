@@ -193,8 +193,7 @@ func (r *run) play() error {
 	return cmp.Or(r.err, r.ctx.Err())
 }
 
-// fail stops the run because of an error, which may repeat the password in the
-// data source name.
+// fail stops the run because of an error, which may repeat the password.
 func (r *run) fail(n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -69,8 +69,7 @@ func (w *worker) run(ctx context.Context, c *dlock.Client) error {
 	return cmp.Or(err, c.Close())
 }
 
-// after returns how long the worker waits before it asks for the lock, so that
-// the workers ask in order.
+// after returns the worker's delay, with which the workers ask in order.
 func (w *worker) after() time.Duration {
 	return time.Duration(w.Number) * min(w.Hold, time.Second) / 13
 }

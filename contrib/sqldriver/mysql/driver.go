@@ -19,8 +19,7 @@ import (
 
 func init() { dlock.Register("mysql", Driver{}) }
 
-// Driver implements [driver.Driver] for MySQL and MariaDB databases. It is
-// registered as "mysql".
+// Driver implements [driver.Driver] for MySQL and MariaDB, as "mysql".
 type Driver struct{}
 
 // OpenConnector parses a data source name, described in the package

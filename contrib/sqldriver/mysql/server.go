@@ -45,8 +45,7 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	err := s.use(ctx, func(conn *sql.Conn) error {
 		var limit uint64
 		err := queryOn(ctx, conn, "SELECT @@sql_select_limit LIMIT 1", func(scan func(...any) error) error { return scan(&limit) })
-		// A low sql_select_limit would hide variables, because SHOW VARIABLES
-		// takes no LIMIT clause.
+		// A low sql_select_limit would hide variables from SHOW VARIABLES.
 		if err == nil && limit < 1000 {
 			defer discard(conn)
 			_, err = conn.ExecContext(ctx, "SET SESSION sql_select_limit = 1000")
@@ -64,8 +63,7 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return settings, markError(ctx, err)
 }
 
-// unusableError marks an error as permanent: the driver can't work with the
-// server's settings.
+// unusableError says that the driver can't work with the server's settings.
 type unusableError struct{ error }
 
 func (e *unusableError) Unwrap() error { return e.error }
@@ -101,8 +99,7 @@ func unusable(settings map[string]string) error {
 	return nil
 }
 
-// weaknesses returns a finding for each setting of the server that weakens a
-// guarantee of the lock.
+// weaknesses returns a finding for each setting that weakens a guarantee.
 func weaknesses(settings map[string]string) (found []driver.Finding) {
 	if settings["wsrep_on"] == "ON" {
 		found = append(found, driver.Finding{Level: driver.Warning,

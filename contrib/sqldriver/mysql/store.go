@@ -101,8 +101,7 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 // maxTries bounds the attempts to run a statement that conflicts with others.
 const maxTries = 8
 
-// pause sleeps for a random time whose bound doubles with each try. It returns
-// false if ctx ended first.
+// pause sleeps a random time whose bound doubles; false means that ctx ended.
 func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }

@@ -70,8 +70,7 @@ func (s *store) checkServer(ctx context.Context) []driver.Finding {
 	return found
 }
 
-// weaknesses returns a finding for each setting of the server that weakens a
-// guarantee of the lock.
+// weaknesses returns a finding for each setting that weakens a guarantee.
 func (v serverSettings) weaknesses() (found []driver.Finding) {
 	warn := func(text, advice string) {
 		found = append(found, driver.Finding{Level: driver.Warning, Text: text, Advice: advice})

@@ -33,8 +33,7 @@ type database struct {
 	side     map[string]fs.FileInfo // SQLite's files beside the database file, as first opened
 }
 
-// fileURI returns the URI by which SQLite opens the file, whatever characters
-// its path contains.
+// fileURI returns the URI by which SQLite opens a file of any path.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
@@ -288,8 +287,7 @@ func (d *database) transact(ctx context.Context, f func(context.Context) error) 
 	return d.commit(ctx)
 }
 
-// commit commits the transaction. An error from SQLite itself means that
-// nothing was committed.
+// commit commits. An error from SQLite itself means that nothing was committed.
 func (d *database) commit(ctx context.Context) error {
 	err := d.exec(ctx, sqlCommit)
 	if err == nil {

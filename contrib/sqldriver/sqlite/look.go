@@ -94,8 +94,7 @@ func (m *member) Look(ctx context.Context, ask []session.Query) (found []session
 	return found, explain(err)
 }
 
-// look reads the queues that have changed. It also returns the sessions whose
-// processes are to be probed.
+// look reads the queues that have changed, and returns the sessions to probe.
 func (m *member) look(ctx context.Context, ask []session.Query) (found []session.Snapshot, suspects []string, err error) {
 	if slices.ContainsFunc(ask, func(q session.Query) bool { return q.Known != 0 }) {
 		if err := m.countChanges(ctx); err != nil {

@@ -82,8 +82,7 @@ func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	return how == syscall.LOCK_EX, err
 }
 
-// share downgrades the exclusive lock of a first session, so that other
-// sessions can attend.
+// share downgrades a first session's exclusive lock, so that others can attend.
 func (p *presence) share(ctx context.Context) error {
 	_, err := p.lockAlive(ctx, syscall.LOCK_SH)
 	return err
@@ -203,8 +202,7 @@ func (p *presence) leave() {
 	p.unlock()
 }
 
-// unlock releases the session's file locks, as the kernel does when a process
-// dies. It is idempotent.
+// unlock releases the session's file locks, as the death of its process does.
 func (p *presence) unlock() {
 	for _, f := range []*os.File{p.own, p.alive} {
 		if f != nil {

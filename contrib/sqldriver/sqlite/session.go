@@ -86,8 +86,7 @@ func (m *member) open(ctx context.Context) (err error) {
 	return m.sweep(ctx)
 }
 
-// makeTables creates the tables if they are missing. It is safe to call in
-// several processes at once.
+// makeTables creates missing tables, also in several processes at once.
 func (m *member) makeTables(ctx context.Context) error {
 	var found, version int
 	read := func(ctx context.Context) error {

@@ -22,8 +22,7 @@ type dialer struct {
 	tls    *tls.Config
 	hosts  []string // the hosts of config, in random order
 
-	// Callbacks, set before first use. They run on go-zookeeper's goroutines
-	// and must not block.
+	// Callbacks, which run on go-zookeeper's goroutines and must not block.
 	onBegin  func(r connectReply, asked driver.Instant) error // when the session has begun
 	onResume func(asked driver.Instant) error                 // when the session has reconnected
 	onFail   func(error)                                      // when an attempt to connect has failed

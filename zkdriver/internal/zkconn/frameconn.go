@@ -119,8 +119,7 @@ func (c *frameConn) SetDeadline(time.Time) error      { return nil }
 func (c *frameConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *frameConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close closes the connection. It skips TLS's close_notify alert, whose sending
-// may block for seconds.
+// Close closes the connection, without TLS's close_notify, which may block.
 func (c *frameConn) Close() error {
 	if secure, ok := c.raw.(*tls.Conn); ok {
 		return secure.NetConn().Close()
@@ -207,8 +206,7 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches have been set again, but at
-// most for the given time.
+// pauseRequests delays requests until the watches are set again, or for most.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

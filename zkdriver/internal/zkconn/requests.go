@@ -100,8 +100,7 @@ func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
-// SetACL replaces a node's ACL. If version does not match, the error is
-// zk.ErrBadVersion.
+// SetACL replaces the ACL of that version, or returns zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
@@ -131,8 +130,7 @@ func (c *Conn) WatchChildren(path string) error {
 	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
 }
 
-// WatchData reads a node and sets a watch, which fires when the node is removed
-// or its data is written.
+// WatchData reads a node and sets a watch of its removal and of writes.
 func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
 	return data, stat, err
@@ -314,8 +312,7 @@ func (w *workers) close() {
 	w.wg.Wait()
 }
 
-// refusals are the errors with which a server guarantees that it has not
-// carried out the request.
+// refusals are the errors that say that the request was not carried out.
 var refusals = []error{
 	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrInvalidACL,
 	zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrNothing, zk.ErrReconfigDisabled,

@@ -58,8 +58,7 @@ const (
 // never is the value of an instant that has not been set yet.
 var never driver.Instant
 
-// newSchedule returns a schedule for the session. The tick is zero unless the
-// data source name states it.
+// newSchedule returns a schedule for the session. A tick of zero is unknown.
 func newSchedule(timeout, margin, tick time.Duration, addresses int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, addresses: addresses}
 	if tick > 0 {

@@ -1,5 +1,4 @@
-// The program fencehttp serves prices, which only the latest holder of a lock may
-// set, and sets one.
+// The program fencehttp serves prices, which only the lock's holder may set.
 package main
 
 import (

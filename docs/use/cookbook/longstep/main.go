@@ -1,5 +1,4 @@
-// The program longstep computes for a long time under a lock, and then takes a
-// step that cannot be undone.
+// The program longstep takes a step that cannot be undone, after a long one.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// The program losstest pays invoices while it holds a lock. Its tests lose the
-// lock at each step.
+// The program losstest pays invoices. Its tests lose the lock at each step.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// The program once runs a job for each full hour, on one of the machines that
-// run this program.
+// The program once runs a job for each full hour, on one of its machines.
 package main
 
 import (

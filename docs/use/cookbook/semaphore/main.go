@@ -1,5 +1,4 @@
-// The program semaphore calls a service that allows three calls at a time from
-// all machines together.
+// The program semaphore calls a service that allows three calls at a time.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// The program shards runs on several machines, which divide the shards of a work
-// queue among themselves.
+// The program shards divides the shards of a work queue among its machines.
 package main
 
 import (
@@ -31,8 +30,7 @@ func main() {
 	}
 }
 
-// step does some of the work that waits for a shard, and returns how long to wait
-// until there may be more.
+// step does some of a shard's work, and returns when there may be more.
 type step func(ctx context.Context, shard int, token int64) (pause time.Duration, err error)
 
 // serve works on this machine's shards until ctx ends.
