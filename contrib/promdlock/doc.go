@@ -26,9 +26,6 @@
 //	dlock_lease_left_ratio        histogram                  what was left of the lease when a
 //	                                                         heartbeat renewed it, as a share of
 //	                                                         the term
-//	dlock_lease_left_min_seconds  gauge                      the least that was left during the last
-//	                                                         5 to 10 minutes; absent without
-//	                                                         heartbeats
 //
 // The first eight also have the label recipe, which says what was taken: lock
 // for a read-write lock, semaphore or election.

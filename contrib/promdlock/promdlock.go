@@ -56,7 +56,6 @@ type metrics struct {
 	timeouts, losses, unlocks     *prometheus.CounterVec
 	retries, connects, sessionEnd *prometheus.CounterVec
 	left                          prometheus.Observer
-	least                         *least
 }
 
 // seconds are the histogram buckets for waits and holds, from hand-overs of
@@ -95,7 +94,6 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	m.connects = counter("dlock_connects_total", "Attempts to connect to the store.", "outcome")
 	m.sessionEnd = counter("dlock_session_ends_total", "Sessions that have ended.", "reason")
 	m.left = histogram("dlock_lease_left_ratio", "What heartbeats left of the lease, as a share of its term.", ratios).WithLabelValues()
-	m.least = add(r, &err, "dlock_lease_left_min_seconds", newLeast())
 	return err
 }
 
@@ -202,7 +200,6 @@ func (m *metrics) trace() *recipes.Trace {
 		},
 		Heartbeat: func(_ context.Context, i recipes.HeartbeatInfo) {
 			m.left.Observe(i.Left.Seconds() / i.Term.Seconds())
-			m.least.observe(i.Left)
 		},
 	}
 }

@@ -2,7 +2,6 @@ package promdlock_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -139,7 +138,6 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 		`dlock_session_ends_total{reason="closed"} 0`,
 		`dlock_lease_left_ratio_bucket{le="0.25"} 1`,
 		`dlock_lease_left_ratio_bucket{le="0.2"} 0`,
-		`dlock_lease_left_min_seconds 3`,
 	} {
 		assert.True(t, strings.Contains(text, "\n"+line+"\n"), line)
 	}
@@ -223,7 +221,7 @@ func TestTwoTracesOfOneRegistererAreAdded(t *testing.T) {
 		trace.Retrying(bg, recipes.RetryingInfo{Recipe: "lock"})
 		trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: 1, Term: 2})
 	}
-	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_min_seconds")
+	count, err := testutil.GatherAndCount(registry, "dlock_retries_total", "dlock_lease_left_ratio")
 	require.NoError(t, err)
 	assert.Equal(t, 4, count)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP dlock_retries_total Retries of calls of Lock.
@@ -241,37 +239,4 @@ func TestARegistererThatRefusesIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "promdlock: register dlock_held: ")
 	_, err = promdlock.New(nil)
 	require.EqualError(t, err, "promdlock: the registerer is nil")
-}
-
-func TestTheLeastLeftIsOfTheLastWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewPedanticRegistry()
-		trace := newTrace(t, registry)
-		left := func() (value float64, err error) {
-			all, err := registry.Gather()
-			require.NoError(t, err)
-			for _, f := range all {
-				if f.GetName() == "dlock_lease_left_min_seconds" {
-					return f.GetMetric()[0].GetGauge().GetValue(), nil
-				}
-			}
-			return 0, errors.New("absent")
-		}
-		beat := func(d time.Duration) { trace.Heartbeat(bg, recipes.HeartbeatInfo{Left: d, Term: time.Minute}) }
-		_, err := left()
-		require.Error(t, err, "without heartbeats")
-		beat(2 * time.Second)
-		beat(9 * time.Second)
-		time.Sleep(6 * time.Minute)
-		beat(5 * time.Second)
-		value, _ := left()
-		assert.InDelta(t, 2, value, 0, "of the window before")
-		time.Sleep(6 * time.Minute)
-		value, _ = left()
-		assert.InDelta(t, 5, value, 0, "the first has gone")
-		beat(time.Second)
-		time.Sleep(time.Hour)
-		_, err = left()
-		require.Error(t, err, "after an hour")
-	})
 }
