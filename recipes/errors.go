@@ -199,15 +199,13 @@ func join(errs ...error) error {
 		return all[0]
 	}
 	// multierror.Append would flatten an error that is itself a multierror.
-	return &multierror.Error{Errors: all, ErrorFormat: oneLine}
-}
-
-func oneLine(errs []error) string {
-	texts := make([]string, len(errs))
-	for i, err := range errs {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
+	return &multierror.Error{Errors: all, ErrorFormat: func(errs []error) string {
+		texts := make([]string, len(errs))
+		for i, err := range errs {
+			texts[i] = err.Error()
+		}
+		return strings.Join(texts, "; ")
+	}}
 }
 
 // maxPrinted limits the length of names in messages, in bytes. Names made by

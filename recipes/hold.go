@@ -201,14 +201,6 @@ func (h *hold) whyEnded() error {
 	return nil
 }
 
-// dropLock removes an unlocked Lock from the hold. It is called with mu held.
-func (h *hold) dropLock(l *lockState) {
-	h.locks = slices.DeleteFunc(h.locks, func(other *lockState) bool { return other == l })
-	if len(h.locks) == 0 {
-		h.wanted.stop()
-	}
-}
-
 // WithMaxHold makes a granted lock count as lost after d, in case its holder
 // hangs. The errors of the lock then match [ErrMaxHold] as well as [ErrLost],
 // and its contexts end. [Lock.Err] returns the error at d exactly, even after a

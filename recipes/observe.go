@@ -73,35 +73,23 @@ func observe[T any](ctx context.Context, q *queue, look func(*session) (T, drive
 			q.client.sleep(ctx, o.pause.NextEndless())
 			return true
 		}
-		if o.answered(changed) && !yield(found, nil) {
-			return false
+		o.pause.Succeeded()
+		o.idle++
+		if changed || !o.known {
+			o.known, o.idle = true, 0
+			if !yield(found, nil) {
+				return false
+			}
 		}
-		o.await(ctx, watch)
+		entry.Throttle(o.idle, ctx.Done())
+		select {
+		case <-watch.C:
+		case <-ctx.Done():
+		case <-q.client.draining:
+		}
 		return true
 	}
 	for once() {
-	}
-}
-
-// answered records that the store has answered, and reports whether the loop
-// must yield the answer.
-func (o *observing) answered(changed bool) bool {
-	o.pause.Succeeded()
-	o.idle++
-	if o.known && !changed {
-		return false
-	}
-	o.known, o.idle = true, 0
-	return true
-}
-
-// await blocks until the watch ends or the loop has to end.
-func (o *observing) await(ctx context.Context, watch driver.Watch) {
-	entry.Throttle(o.idle, ctx.Done())
-	select {
-	case <-watch.C:
-	case <-ctx.Done():
-	case <-o.client.draining:
 	}
 }
 

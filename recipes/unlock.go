@@ -61,8 +61,11 @@ func (l *Lock) Unlock() error {
 	}
 	contexts, cause := slices.Collect(maps.Values(l.contexts)), l.unlockErr
 	l.contexts = nil
-	h.dropLock(l.lockState)
+	h.locks = slices.DeleteFunc(h.locks, func(other *lockState) bool { return other == l.lockState })
 	last := len(h.locks) == 0
+	if last {
+		h.wanted.stop()
+	}
 	shared := lost == nil && before && h.markShared()
 	h.mu.Unlock()
 
