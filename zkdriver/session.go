@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,10 +107,6 @@ func explain(err error, do, path, need string) error {
 }
 
 func isExplained(err error) bool {
-	for _, m := range []error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone, driver.ErrBadName, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, m) {
-			return true
-		}
-	}
-	return strings.HasPrefix(err.Error(), "zkdriver: ")
+	return strings.HasPrefix(err.Error(), "zkdriver: ") || slices.ContainsFunc([]error{driver.ErrSessionEnded, driver.ErrUnavailable, driver.ErrGone,
+		driver.ErrBadName, context.Canceled, context.DeadlineExceeded}, func(known error) bool { return errors.Is(err, known) })
 }

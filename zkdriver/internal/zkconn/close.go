@@ -54,17 +54,21 @@ func (c *Conn) shutDown() {
 		for range c.events {
 		} // closed when the last goroutine of go-zookeeper exits
 	}()
-	timer := time.NewTimer(closeTimeout)
+	if !closesWithin(closed, closeTimeout) {
+		c.dialer.close() // makes client.Close return
+		closesWithin(closed, exitTimeout)
+	}
+}
+
+// closesWithin waits until the channel is closed, for d at most.
+func closesWithin(c <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-closed:
+	case <-c:
+		return true
 	case <-timer.C:
-		c.dialer.close() // makes client.Close return
-		timer.Reset(exitTimeout)
-		select {
-		case <-closed:
-		case <-timer.C:
-		}
+		return false
 	}
 }
 
@@ -101,12 +105,7 @@ func (c *Conn) abandon() {
 		c.endInStore()
 		c.workers.close()
 	}()
-	timer := time.NewTimer(abandonWait)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	closesWithin(done, abandonWait)
 }
 
 // endSession ends the session in the store over a new connection. It is used

@@ -127,18 +127,10 @@ func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	attempt = d.attempts
 	d.attempts++
 	d.mu.Unlock()
-	wait := d.backOff(attempt)
-	if wait == 0 {
-		return attempt, nil
+	if wait := d.backOff(attempt); wait > 0 && closesWithin(d.quit, wait) {
+		err = errDialerClosed
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return attempt, nil
-	case <-d.quit:
-		return attempt, errDialerClosed
-	}
+	return attempt, err
 }
 
 const (
