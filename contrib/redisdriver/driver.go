@@ -60,7 +60,13 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	b.link.addrs = c.addrs
 	c.mu.Unlock()
 	s, err := b.connect(ctx)
-	c.learn(b.link.order(), err)
+	order := b.link.order()
+	if err != nil { // do not begin with a server that accepts connections but never answers
+		order = append(slices.Clone(order[1:]), order[0])
+	}
+	c.mu.Lock()
+	c.addrs = order
+	c.mu.Unlock()
 	if err != nil {
 		b.link.close()
 		return nil, err
@@ -83,16 +89,4 @@ func (b *backend) connect(ctx context.Context) (s *session.Session, err error) {
 		return nil, fmt.Errorf("redisdriver: connect: %w", err)
 	}
 	return session.Connect(ctx, b, config)
-}
-
-// learn stores the order in which the next Connect tries the addresses. After a
-// failure, the first address moves to the end, so that Connect does not always
-// start with a server that accepts connections but never answers.
-func (c *connector) learn(addrs []string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addrs = addrs
-	if err != nil {
-		c.addrs = append(slices.Clone(addrs[1:]), addrs[0])
-	}
 }

@@ -45,7 +45,10 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	begun.Generation, _ = parts[1].(string)
 	if begun.Wait == 0 {
 		b.grace = micros(parts[2])
-		b.connector.compareGrace(ctx, b.grace)
+		if own := b.graceTime(); own < b.grace { // after a loss of all data, this client would not wait for the other's lease
+			b.connector.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
+				"at least their longest session_timeout", "own", own, "longest", b.grace)
+		}
 		return begun, nil
 	}
 	if b.link.confirmed.Load() > 0 {
@@ -57,15 +60,6 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	b.connector.tellOnce(ctx, begun.Generation, "redisdriver: the store is new or has lost data: no lock is granted until all leases of earlier holders are over",
 		"left", begun.Rest, "generation", begun.Generation)
 	return begun, nil
-}
-
-// compareGrace warns if another client has a longer grace period. After a loss
-// of all data, this client would not wait until the other's lease has expired.
-func (c *connector) compareGrace(ctx context.Context, longest time.Duration) {
-	if own := c.settings.graceTime(); own < longest {
-		c.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
-			"at least their longest session_timeout", "own", own, "longest", longest)
-	}
 }
 
 func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any) {
