@@ -62,12 +62,7 @@ func (p Parameters) Set(name, value string) (known bool, err error) {
 // isPlainWord reports whether s looks like a mistyped parameter, rather than
 // part of a password, so that an error may quote it.
 func isPlainWord(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 32
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
 // Duration stores a duration between least and most, for [Parameters].
