@@ -6,8 +6,7 @@ import "errors"
 // them to add details.
 var (
 	// ErrUnavailable marks an error after which a retry may succeed: the store
-	// could not be reached, or could not say whether it had carried out the
-	// request.
+	// could not be reached, or could not say what became of the request.
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrSessionEnded is returned by every request of a session that has

@@ -71,8 +71,7 @@ func (l *Lock) Node() string {
 
 // Token returns the fencing token. Send it with every request to the protected
 // resource, and have the resource reject any token smaller than the greatest it
-// has seen. Nothing else stops a holder that has lost the lock and does not
-// know it yet.
+// has seen. Nothing else stops a holder that does not know of its loss.
 //
 // The token of an exclusive lock is greater than that of every earlier
 // exclusive lock of this name in the same store. After a move to another store,
