@@ -64,7 +64,7 @@ func (s *session) createCurrent(queue string, n driver.NodeSpec) (madeNode, erro
 		switch {
 		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the contenders have moved to the successor or back: retry there
 		case err == nil && in != queue && j.Epoch != epoch:
-			s.queues.movedBack(queue)
+			s.queues.moved.Delete(queue)
 			if err := s.discard(in, j.Place, n.Data); err != nil {
 				return madeNode{}, err
 			}

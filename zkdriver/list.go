@@ -38,7 +38,7 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 		s.queues.drop(queue)
 		s.own.queueGone(queue, asked)
 		if before, ok := predecessorOf(queue); ok {
-			s.queues.movedBack(before)
+			s.queues.moved.Delete(before)
 			return s.listNodes(before)
 		}
 		return nil, nil
@@ -48,7 +48,7 @@ func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	}
 	if before, ok := predecessorOf(queue); ok {
 		if _, epoch := s.queues.current(before); epoch != stat.Czxid {
-			s.queues.movedBack(before)
+			s.queues.moved.Delete(before)
 			return s.listNodes(before)
 		}
 	} else if moved, err := s.follow(queue, names, stat); err != nil {

@@ -64,7 +64,7 @@ func (s *session) vanished(queue string) error {
 // successor; moveOn does that.
 func (s *session) makeQueue(queue string) error {
 	if before, ok := predecessorOf(queue); ok {
-		s.queues.movedBack(before)
+		s.queues.moved.Delete(before)
 		return errNoSuccessor
 	}
 	path := s.settings.queuePath(queue)
@@ -122,8 +122,8 @@ type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
-	moved  map[string]int64 // epochs of the successors in use, by queue: see follow
 
+	moved        sync.Map    // epochs of the successors in use, by queue: see follow
 	noContainers atomic.Bool // whether the server is older than 3.5.3, which has no containers
 }
 
@@ -166,9 +166,6 @@ func (q *queueCache) get(queue string) queueInfo {
 func (q *queueCache) set(queue string, info queueInfo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.known == nil {
-		q.known = make(map[string]queueInfo)
-	}
 	if _, there := q.known[queue]; !there && len(q.known) >= maxKnown {
 		for other := range q.known { // evict any entry
 			delete(q.known, other)
@@ -187,28 +184,10 @@ func (q *queueCache) noteShared(queue string, shared bool) {
 	}
 }
 
-// setMoved records that a queue's contenders are now in its successor.
-func (q *queueCache) setMoved(queue string, epoch int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.moved == nil {
-		q.moved = make(map[string]int64)
-	}
-	q.moved[queue] = epoch
-}
-
-func (q *queueCache) movedBack(queue string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.moved, queue)
-}
-
 // current returns the queue with the contenders: itself or its successor.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if epoch, moved := q.moved[queue]; moved {
-		return successorOf(queue), epoch
+	if epoch, moved := q.moved.Load(queue); moved {
+		return successorOf(queue), epoch.(int64)
 	}
 	return queue, 0
 }
@@ -240,9 +219,6 @@ func (q *queueCache) trust(queue string) writeTrust {
 	t, known := q.trusts[queue]
 	if known {
 		return t
-	}
-	if q.trusts == nil {
-		q.trusts = make(map[string]writeTrust)
 	}
 	for other, t := range q.trusts {
 		if len(q.trusts) < maxKnown {
@@ -331,7 +307,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	if err != nil {
 		return false, err
 	}
-	s.queues.setMoved(queue, next.Czxid)
+	s.queues.moved.Store(queue, next.Czxid)
 	return true, nil
 }
 

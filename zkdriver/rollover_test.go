@@ -211,7 +211,7 @@ func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []driver.Node{fresh.Node, p.Node}, nodes)
 		require.ErrorIs(t, b.Delete(within(t), "q", moved, driver.Released), driver.ErrGone)
-		b.queues.setMoved("q", moved.Epoch)
+		b.queues.moved.Store("q", moved.Epoch)
 	}
 }
 

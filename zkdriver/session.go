@@ -48,6 +48,7 @@ var (
 
 func connect(ctx context.Context, settings *settings) (*session, error) {
 	s := &session{settings: settings, secret: settings.newSecret()}
+	s.queues.known, s.queues.trusts = make(map[string]queueInfo), make(map[string]writeTrust)
 	config := settings.connConfig()
 	config.Logins = func() [][]byte { return settings.logins(s.secret) }
 	config.HasNodes = s.own.any

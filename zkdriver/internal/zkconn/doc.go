@@ -18,8 +18,9 @@
 //   - One session. go-zookeeper begins another one on the same zk.Conn, which the
 //     dialer refuses (dialer.go).
 //   - A handshake within a short deadline, the logins included. That of
-//     go-zookeeper is ten times as long as the session, and a connection that
-//     breaks while it logs in again can block it for good (frameconn.go).
+//     go-zookeeper is ten times as long as the session, and leaves out the body
+//     of a reply. And a connection that breaks while it logs in again can block
+//     it for good (frameconn.go).
 //   - Dialing that resolves names for each attempt, goes through all addresses,
 //     backs off, dials a second time if the first gets no answer, and speaks TLS
 //     (dialer.go, dial.go).

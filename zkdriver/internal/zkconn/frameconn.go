@@ -26,9 +26,6 @@ const maxRequestPause = 500 * time.Millisecond
 // network. It does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
-//     (go-zookeeper's own deadline is ten times as long as the session lives,
-//     and does not cover the body of a reply. And if a connection breaks while
-//     go-zookeeper logs in again, go-zookeeper can block forever.)
 //   - It reads the connect reply and passes on no session but its own.
 //   - If a write fails, it closes the connection. go-zookeeper notices that when
 //     it reads, and so sees all failures in the same way.
