@@ -2,8 +2,7 @@ package driver
 
 import "errors"
 
-// Errors of sessions match one of these, as reported by errors.Is. Drivers wrap
-// them to add details.
+// Errors of sessions match one of these by errors.Is. Drivers add details.
 var (
 	// ErrUnavailable marks an error after which a retry may succeed: the store
 	// could not be reached, or could not say what became of the request.

@@ -236,8 +236,7 @@ func (r *round) failed(ctx context.Context) error {
 	return fmt.Errorf("dlock: %v: %w", r.stores[0], err)
 }
 
-// masked hides the limits of a round, which are not the caller's, and losses, as
-// the caller never had a lock.
+// masked hides a round's own limits, and losses of locks the caller never had.
 type masked struct{ error }
 
 func (e *masked) Is(target error) bool {

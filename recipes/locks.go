@@ -173,8 +173,7 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the node of l is known to be in the queue, because
-// it has the same record there.
+// contains reports whether the node of l is in the queue, with the same record.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false

@@ -22,8 +22,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless the server's
-// reply says it.
+// adviceOn returns what to do about an error of Connect, unless the reply says.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, redis.Nil):

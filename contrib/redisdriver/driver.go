@@ -45,8 +45,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, strings.ToLower(rand.Text()[:16]))
 }
 
-// Observe implements [driver.Observer]. A replica will do, and so will a server
-// whose memory is full.
+// Observe implements [driver.Observer]. A replica or a full server will do.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, observer)
 }

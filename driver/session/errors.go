@@ -16,8 +16,7 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// unknownOutcome reports whether a change may have been made, or may still be,
-// despite err.
+// unknownOutcome reports whether a change may have been made, or may be.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.As(err, new(refused)) && !errors.Is(err, driver.ErrGone) &&
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)

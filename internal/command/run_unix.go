@@ -269,8 +269,7 @@ func reapOne() bool {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none is left. alone reports whether root
-// has no more children.
+// the process group. It returns when none is left and alone returns true.
 func killAll(root, group int, alone func() bool, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

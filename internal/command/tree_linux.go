@@ -19,8 +19,7 @@ func adoptOrphans() {
 }
 
 // checkProcesses returns an error if /proc is missing or belongs to another PID
-// namespace, because processes would then miss what the command has started, and
-// find others instead.
+// namespace, because processes would then find others.
 func checkProcesses() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self != strconv.Itoa(os.Getpid()) {

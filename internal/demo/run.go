@@ -259,8 +259,7 @@ func (r *run) answer(m message) reply {
 	return a
 }
 
-// admit waits until a worker may begin. With a fault, the first worker must be
-// the first holder.
+// admit waits until a worker may begin. With a fault, the first one goes first.
 func (r *run) admit(n int) bool {
 	r.mu.Lock()
 	if r.ready++; r.ready == r.Workers {

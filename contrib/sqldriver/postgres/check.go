@@ -24,8 +24,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless the server's
-// message says it.
+// adviceOn returns what to do about an error of Connect, unless its text says.
 func adviceOn(err error) string {
 	var server *pgconn.PgError
 	switch errors.As(err, &server); {

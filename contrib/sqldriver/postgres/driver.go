@@ -23,8 +23,7 @@ func init() { dlock.Register("postgres", Driver{}) }
 // as "postgres".
 type Driver struct{}
 
-// OpenConnector parses a data source name, described in the package
-// documentation.
+// OpenConnector parses a data source name: see the package.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {

@@ -2,8 +2,7 @@
 
 package sqlite
 
-// networkFileSystem always returns "", because the driver can't detect network
-// file systems on this system.
+// networkFileSystem always returns "", because it can't detect any here.
 func networkFileSystem(string) string { return "" }
 
 // freeSpace returns false: this system does not tell.

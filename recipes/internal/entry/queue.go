@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Queue identifies a queue in the store and holds the settings of its entries.
-// It is immutable.
+// Queue identifies a queue in the store and has its entries' settings.
 type Queue struct {
 	Name       string
 	WaitPolicy WaitPolicy

@@ -10,8 +10,7 @@ type BackOff struct {
 	Reset func()
 }
 
-// Retries paces the retries of a request. Each failure that follows a success
-// starts a new back-off.
+// Retries paces the retries of a request. A success starts the back-off anew.
 type Retries struct {
 	New func() BackOff
 

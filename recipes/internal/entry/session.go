@@ -79,8 +79,7 @@ func (s *Grants) End(cause error) {
 	}
 }
 
-// Cause returns the cause of the first End or, before that, the error of the
-// driver's session.
+// Cause returns the cause of the first End or, before it, the session's error.
 func (s *Grants) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
 // The program fencesql withdraws money from an account in a SQL database, which
-// refuses the write if a later holder of the lock has already written. The
-// tables are in schema.sql.
+// refuses the write if a later holder has written. schema.sql has the tables.
 package main
 
 import (
