@@ -474,13 +474,13 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 // Both locks of a call that awaits are only hints, and end with it.
 func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	c.admin.SetMaxOpenConns(1) // the connection that has the lock
+	c.Admin.SetMaxOpenConns(1) // the connection that has the lock
 	s := newSession(t, c)
 	first, second := create(t, s, "q"), create(t, s, "q")
 	do := func(function string, of driver.Joined) (result int) {
 		text := fmt.Sprintf("SELECT %s(CONCAT('dlock/', MD5(CONCAT(DATABASE(), '/q/', '%s')))%s)", function, of.Name,
 			map[string]string{"GET_LOCK": ", 0"}[function])
-		require.NoError(t, c.admin.QueryRow(text).Scan(&result))
+		require.NoError(t, c.Admin.QueryRow(text).Scan(&result))
 		return result
 	}
 	await := func() (int, error) {
@@ -503,12 +503,12 @@ func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	awaits(2)
 	require.NoError(t, s.Delete(t.Context(), "q", first.Place, driver.Released))
 	awaits(1)
-	c.exec(t, "RENAME TABLE dlock_node TO other")
+	c.Exec(t, "RENAME TABLE dlock_node TO other")
 	_, err := await()
 	require.ErrorContains(t, err, "dlock_node")
 	assert.Equal(t, 1, do("IS_FREE_LOCK", second))
-	c.exec(t, "RENAME TABLE other TO dlock_node")
-	c.exec(t, "DELETE FROM dlock_session")
+	c.Exec(t, "RENAME TABLE other TO dlock_node")
+	c.Exec(t, "DELETE FROM dlock_session")
 	_, err = await()
 	assert.ErrorIs(t, err, driver.ErrSessionEnded)
 }
