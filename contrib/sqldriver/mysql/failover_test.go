@@ -103,7 +103,7 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.Cut()
 	server.Kill()
 	server.Restart()
-	require.Equal(t, "unknown\t0", server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"))
+	require.Equal(t, "lost\t0", server.SQL(t, l.database, "CALL dlock_beat((SELECT MIN(id) FROM dlock_session))"))
 	l.grantsLater(server)
 }
 
