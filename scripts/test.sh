@@ -78,7 +78,7 @@ need_all() {
 # a directory: "." stands for the root module.
 long_files() {
 	cd "$1" && grep -rl --include='*_test.go' 'testing\.Short()' . | case $1 in
-	.) grep -Ev '^\./(contrib|bench|internal/longtest|internal/histories|internal/zktest)/' ;;
+	.) grep -Ev '^\./(contrib|bench|internal/longtest|internal/zktest)/' ;;
 	*) cat ;;
 	esac
 }
@@ -92,14 +92,15 @@ long_tests() {
 counts='Requests$|WritesNothing|AllocatesLittle'
 
 # core lists the packages of the root module that make test tests, the long ones first.
-core() { GOWORK=off go list ./... | grep -v -e '/internal/histories$' -e '/internal/zktest$' | sort -r; }
+core() { GOWORK=off go list ./... | grep -v '/internal/zktest$' | sort -r; }
 
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
 if [ "${1-}" = histories ]; then
 	need_all
-	tests . "$alone" ./internal/histories
+	tests . "$alone" ./internal/history
 	tests ./contrib "$two -run Histories" $contrib
+	tests ./internal/longtest "$alone -run Histories" ./ensemble
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
 	tests . "$two -short" $(core)
@@ -117,7 +118,8 @@ else
 	sh scripts/need-peers.sh || exit 1
 	need_all
 	tests . "$two -run $(long_tests .)" $(long_packages .)
-	tests . "$two" ./internal/histories ./internal/zktest
+	tests . "$alone -short" ./internal/history # for its records
+	tests . "$two" ./internal/zktest
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
 	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)
 	tests . "$alone -run TestFaults/sqlite" ./internal/plant -put # the store that takes least

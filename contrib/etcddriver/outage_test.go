@@ -26,7 +26,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/etcdtest"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
@@ -37,7 +37,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	c := conformance{server: server, lenient: true}
-	histories.Run(t, histories.Store{
+	history.Run(t, history.Store{
 		Of:     "etcd",
 		Config: c.config(t),
 		Outage: func(*testing.T) (mend func()) {
@@ -55,7 +55,7 @@ func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
 	made := 0
-	histories.Run(t, histories.Store{
+	history.Run(t, history.Store{
 		Of: "etcd ensemble",
 		Config: dlocktest.Config{
 			SessionTimeout: 2 * time.Second,
@@ -79,7 +79,7 @@ var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 func TestAServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 6, func() (*dlock.Client, error) {
 		return dlock.Open("etcd", "etcd://"+server.Addr()+"/locks?session_timeout=5s")
 	})()
@@ -97,7 +97,7 @@ func TestAnEnsembleThatLosesServersMakesNoTwoHolders(t *testing.T) {
 	}
 	t.Parallel()
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 6, func() (*dlock.Client, error) {
 		return dlock.Open("etcd", "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=5s")
 	})()
@@ -128,7 +128,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
 	ensemble := etcdtest.StartEnsemble(t, 3)
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 6, func() (*dlock.Client, error) {
 		return dlock.Open("etcd", "etcd://"+strings.Join(ensemble.Addrs(), ",")+"/locks?session_timeout=20s")
 	})()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -36,7 +36,7 @@ func (s *store) leftOf(t *testing.T) time.Duration {
 func TestAStepBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=3s")
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 4, func() (*dlock.Client, error) { return s.newClient(), nil })()
 	for step := range 5 {
 		holders.Await(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/driver/session"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/plant"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -168,7 +168,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	}
 	t.Parallel()
 	c := conformance{server: redistest.Start(t, redistest.Durable()), lenient: true}
-	histories.Run(t, histories.Store{
+	history.Run(t, history.Store{
 		Of:     "redis",
 		Config: c.config(),
 		Outage: func(*testing.T) (mend func()) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -29,7 +29,7 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.NoError(t, first.Ping(t.Context()))
 	require.NoError(t, first.Close())
 	// without empty_is_new, because the server is empty again after each kill
-	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
+	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
 // waitForSequence waits until the replica has received sequence seq. It polls,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -382,7 +382,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
 	dsn := "redis://" + master.Addr() + "?addr=" + replica.Addr() + "&session_timeout=2s&read_timeout=500ms&dial_timeout=2s"
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 8, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })()
 	for i := range *losses {
 		lag := testenv.NewProxy(t, master.Addr(), nil)

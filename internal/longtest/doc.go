@@ -4,8 +4,8 @@
 //
 //   - endtoend: the lock against one ZooKeeper server.
 //   - ensemble: the lock while servers of an ensemble, the links between them
-//     and client processes fail.
-//   - histories: a search through the records of internal/histories for an
+//     and client processes fail. It also records histories.
+//   - histories: a search through the records of internal/history for an
 //     explanation by a linearizable lock.
 //   - handmade: hand-written locks that break in situations where dlock does
 //     not.

@@ -125,7 +125,7 @@ var failure = regexp.MustCompile(`(?m)^.*\bseed \d+: .*$`)
 // patch's seeds or, as these change with the simulation, with another.
 func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	binary := filepath.Join(t.TempDir(), "simulation.test")
-	if out, err := goTool(t, files, ".", "test", "-c", "-ldflags=-s -w", "-o", binary, "./internal/simulation"); err != nil {
+	if out, err := goTool(t, files, ".", "test", "-c", "-ldflags=-s -w", "-o", binary, "./internal/history"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, seed := range p.seeds {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -192,7 +192,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 	proxy := testenv.NewProxy(t, primary.Addr(), nil)
 	dsnAt := func(addr string) string { return primary.DSNAt(addr, database, "session_timeout=3s") }
 	require.NoError(t, opened(t, dsnAt(proxy.Addr())).Ping(t.Context()))
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 8, func() (*dlock.Client, error) { return dlock.Open("mysql", dsnAt(proxy.Addr())) })()
 	hold := func() { holders.CutOff(t, "mysql", primary.Addr(), dsnAt) }
 	for i := range *losses {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 )
 
@@ -13,7 +13,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		t.Skip("records histories")
 	}
 	server := mysqltest.Start(t)
-	histories.Run(t, histories.Store{
+	history.Run(t, history.Store{
 		Of: "mysql",
 		Config: conformance(func(t *testing.T) driver.Connector {
 			c := newCaseOn(t, server)

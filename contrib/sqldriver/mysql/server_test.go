@@ -20,7 +20,7 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -251,7 +251,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	dsn := server.DSN(server.Database(), "session_timeout=3s")
-	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("mysql", dsn) })
+	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("mysql", dsn) })
 }
 
 func create(t *testing.T, s driver.Session, queue string) driver.Joined {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -34,7 +34,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 // one holder at most.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server := withClock(t)
-	var holders histories.Holders
+	var holders history.Holders
 	defer holders.Load(t, 4, func() (*dlock.Client, error) { return dlock.Open("postgres", server.DSN("session_timeout=10s")) })()
 	for step := range 4 {
 		holders.Await(t)

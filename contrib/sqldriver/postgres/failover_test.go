@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
@@ -189,7 +189,7 @@ func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
 	dsnAt := func(addr string) string { return primary.DSNAt(addr, "session_timeout=3s") }
-	var holders histories.Holders
+	var holders history.Holders
 	opened(t, dsnAt(primary.Addr())).Ping(t.Context())
 	for i := range *losses {
 		standby := primary.Standby(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqltest"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -189,7 +189,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	dsn := server.DSN("session_timeout=3s")
-	histories.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("postgres", dsn) })
+	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("postgres", dsn) })
 }
 
 // An operator might set an extreme deadline by hand, to end a session or to

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 )
 
 func TestHistoriesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")
 	}
-	histories.Run(t, histories.Store{Of: "sqlite", Config: conformance(), Histories: 1})
+	history.Run(t, history.Store{Of: "sqlite", Config: conformance(), Histories: 1})
 }

@@ -1,4 +1,4 @@
-// Package histories judges the records of package internal/histories with
+// Package histories judges the records of package internal/history with
 // Porcupine, which searches each history for an order of the operations that
 // the model of a lock allows.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 )
 
 // searchLimit bounds the time of a search. A search that takes longer counts as
@@ -16,7 +16,7 @@ import (
 var searchLimit = time.Minute
 
 // search looks for an order of the recorded operations that the model allows.
-func search(r *histories.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
+func search(r *history.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var ops []porcupine.Operation
 	for _, o := range r.Operations {
 		ops = append(ops, forPorcupine(o))
@@ -26,7 +26,7 @@ func search(r *histories.Record) (porcupine.CheckResult, porcupine.Linearization
 
 // judge fails the test if the history is not linearizable or breaks another
 // rule. In that case it also draws the history.
-func judge(t testing.TB, r *histories.Record, dir string) {
+func judge(t testing.TB, r *history.Record, dir string) {
 	t.Helper()
 	result, info := search(r)
 	if result != porcupine.Ok {
@@ -40,12 +40,12 @@ func judge(t testing.TB, r *histories.Record, dir string) {
 	}
 }
 
-func refused(r *histories.Record) bool {
+func refused(r *history.Record) bool {
 	result, _ := search(r)
 	return result != porcupine.Ok || len(r.Wrong) > 0
 }
 
-func draw(t testing.TB, r *histories.Record, info porcupine.LinearizationInfo, dir string) string {
+func draw(t testing.TB, r *history.Record, info porcupine.LinearizationInfo, dir string) string {
 	t.Helper()
 	var notes []porcupine.Annotation
 	for _, n := range r.Notes {

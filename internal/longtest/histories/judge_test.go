@@ -9,28 +9,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
 // stores lists the stores that a complete set of records covers.
 var stores = []string{
-	"memory", "semaphores", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
+	"virtual time", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",
 }
 
 // broken is the number of deliberately broken locks whose histories are
 // recorded. The judge must refuse a history of each.
-const broken = 23
+const broken = 20
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
-	dir := os.Getenv(histories.Directory)
+	dir := os.Getenv(history.Directory)
 	if dir == "" {
-		t.Skip("the environment variable " + histories.Directory + " names no directory of records: make histories")
+		t.Skip("the environment variable " + history.Directory + " names no directory of records: make histories")
 	}
-	records, err := histories.Records(dir)
+	records, err := history.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
 	missing := make(map[string]int) // for each broken lock: histories that the judge must still refuse
@@ -74,7 +74,7 @@ func (m *mute) Errorf(format string, args ...any) { m.text += fmt.Sprintf(format
 
 // judged requires that judge fails with a text that contains verdict, and
 // returns the picture that it draws.
-func judged(t *testing.T, r *histories.Record, verdict string) string {
+func judged(t *testing.T, r *history.Record, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()
 	m := &mute{TB: t}
@@ -89,7 +89,7 @@ func judged(t *testing.T, r *histories.Record, verdict string) string {
 	return string(page)
 }
 
-func grants(mode func(i int) histories.Operation, n int) (all []histories.Operation) {
+func grants(mode func(i int) history.Operation, n int) (all []history.Operation) {
 	for i := range n {
 		o := mode(i)
 		o.Hold, o.Queue, o.Token = i+1, "q", int64(i+1)
@@ -99,12 +99,12 @@ func grants(mode func(i int) histories.Operation, n int) (all []histories.Operat
 }
 
 func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
-	two := grants(func(i int) histories.Operation {
-		return histories.Operation{Call: int64(2*i + 1), Return: int64(2*i + 2), Mode: w}
+	two := grants(func(i int) history.Operation {
+		return history.Operation{Call: int64(2*i + 1), Return: int64(2*i + 2), Mode: w}
 	}, 2)
-	page := judged(t, &histories.Record{
+	page := judged(t, &history.Record{
 		Operations: two,
-		Notes:      []histories.Note{{Row: "faults", From: 1, To: 2, Text: "fault of the test", Details: "client 2, queue"}},
+		Notes:      []history.Note{{Row: "faults", From: 1, To: 2, Text: "fault of the test", Details: "client 2, queue"}},
 	}, "Illegal")
 	for _, want := range []string{"exclusive, token 2", `"faults"`, "fault of the test", "client 2, queue"} {
 		require.Contains(t, page, want)
@@ -112,7 +112,7 @@ func TestAHistoryWithoutAnOrderIsDrawn(t *testing.T) {
 }
 
 func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
-	judged(t, &histories.Record{Wrong: []string{"the client was closed at 2"}}, "the client was closed at 2")
+	judged(t, &history.Record{Wrong: []string{"the client was closed at 2"}}, "the client was closed at 2")
 }
 
 // A search that was not finished must count as a failure, because it proves
@@ -120,7 +120,7 @@ func TestARuleThatIsBrokenIsDrawn(t *testing.T) {
 func TestASearchWithoutAnEndIsAFailure(t *testing.T) {
 	defer func(was time.Duration) { searchLimit = was }(searchLimit)
 	searchLimit = 20 * time.Millisecond
-	readers := grants(func(int) histories.Operation { return histories.Operation{Call: 1, Return: 100, Mode: r} }, 40)
-	impossible := histories.Operation{Kind: histories.Answer, Hold: 8, Queue: "q", Call: 101, Return: 102, Mode: w}
-	judged(t, &histories.Record{Operations: append(readers, impossible)}, "Unknown")
+	readers := grants(func(int) history.Operation { return history.Operation{Call: 1, Return: 100, Mode: r} }, 40)
+	impossible := history.Operation{Kind: history.Answer, Hold: 8, Queue: "q", Call: 101, Return: 102, Mode: w}
+	judged(t, &history.Record{Operations: append(readers, impossible)}, "Unknown")
 }

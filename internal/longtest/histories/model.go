@@ -8,42 +8,42 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 )
 
 // resume is an artificial operation that sets the state at the start of a
 // segment (see segments).
-const resume = histories.Clearing + 1
+const resume = history.Clearing + 1
 
 // operation is an element of a history as checked by Porcupine.
 type operation struct {
-	histories.Operation
+	history.Operation
 	from state // for resume: the state left by the operations before it
 }
 
-func forPorcupine(o histories.Operation) porcupine.Operation {
+func forPorcupine(o history.Operation) porcupine.Operation {
 	return porcupine.Operation{ClientId: o.Actor, Input: operation{Operation: o}, Call: o.Call, Return: o.Return}
 }
 
 func (o operation) String() string {
 	who := fmt.Sprintf("#%d.%d", o.Hold, o.Handle)
 	switch o.Kind {
-	case histories.Grant:
+	case history.Grant:
 		if o.Units > 0 {
 			return fmt.Sprintf("%s %d units, token %d", who, o.Units, o.Token)
 		}
 		return fmt.Sprintf("%s %v, token %d", who, o.Mode, o.Token)
-	case histories.Reentry:
+	case history.Reentry:
 		return fmt.Sprintf("%s again, %v", who, o.Mode)
-	case histories.Unlocking:
+	case history.Unlocking:
 		return who + " unlocked"
-	case histories.Downgrade:
+	case history.Downgrade:
 		return who + " to shared"
-	case histories.Loss:
+	case history.Loss:
 		return fmt.Sprintf("#%d lost", o.Hold)
-	case histories.Refusal:
+	case history.Refusal:
 		return fmt.Sprintf("#%d no upgrade", o.Hold)
-	case histories.Clearing:
+	case history.Clearing:
 		return fmt.Sprintf("all up to token %d removed", o.Token)
 	case resume:
 		return "from here: " + o.from.String()
@@ -122,7 +122,7 @@ func (s state) readable() bool {
 // free returns how many units of the semaphore are free. No unit is free while
 // the read-write lock of the same name is held.
 func (s state) free() int {
-	n := histories.Units
+	n := history.Units
 	for _, h := range s.holders {
 		if h.units == 0 {
 			return 0
@@ -146,19 +146,19 @@ func (s state) add(o operation) state {
 // it.
 func (s state) step(o operation) (bool, state) {
 	switch o.Kind {
-	case histories.Grant:
+	case history.Grant:
 		return s.grant(o)
-	case histories.Reentry:
+	case history.Reentry:
 		return s.reenter(o)
-	case histories.Unlocking, histories.Downgrade:
+	case history.Unlocking, history.Downgrade:
 		return s.lower(o)
-	case histories.Loss:
+	case history.Loss:
 		held := s.mode(o.Hold) != 0
 		s.holders = slices.DeleteFunc(slices.Clone(s.holders), func(h holder) bool { return h.hold == o.Hold })
 		return held, s
-	case histories.Refusal:
+	case history.Refusal:
 		return s.mode(o.Hold) == dlock.Shared, s
-	case histories.Clearing:
+	case history.Clearing:
 		s.cleared = max(s.cleared, o.Token)
 		return true, s
 	case resume:
@@ -210,11 +210,11 @@ func (s state) lower(o operation) (bool, state) {
 	switch {
 	case !found:
 		return o.Maybe, s
-	case o.Maybe && o.Kind == histories.Unlocking && s.locks(o.Hold) == 1:
+	case o.Maybe && o.Kind == history.Unlocking && s.locks(o.Hold) == 1:
 		return true, s
 	}
 	s.holders = slices.Clone(s.holders)
-	if o.Kind == histories.Unlocking {
+	if o.Kind == history.Unlocking {
 		s.holders = slices.Delete(s.holders, at, at+1)
 	} else {
 		s.holders[at].mode = dlock.Shared

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 )
 
 const (
@@ -19,58 +19,58 @@ const (
 // The functions below make operations on one queue. call and ret are the ticks
 // at which a call began and ended.
 
-func at(call, ret int64, o histories.Operation) porcupine.Operation {
+func at(call, ret int64, o history.Operation) porcupine.Operation {
 	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret
 	return forPorcupine(o)
 }
 
 func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: mode, Token: token})
+	return at(call, ret, history.Operation{Kind: history.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
 // acquired returns a grant of units of a semaphore.
 func acquired(call, ret int64, hold, units int, token int64) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Grant, Hold: hold, Mode: r, Units: units, Token: token})
+	return at(call, ret, history.Operation{Kind: history.Grant, Hold: hold, Mode: r, Units: units, Token: token})
 }
 
 func gone(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Unlocking, Hold: hold})
+	return at(call, ret, history.Operation{Kind: history.Unlocking, Hold: hold})
 }
 
 func lost(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Loss, Hold: hold})
+	return at(call, ret, history.Operation{Kind: history.Loss, Hold: hold})
 }
 
 func again(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Reentry, Hold: hold, Handle: handle, Mode: mode})
+	return at(call, ret, history.Operation{Kind: history.Reentry, Hold: hold, Handle: handle, Mode: mode})
 }
 
 func gone2(call, ret int64, hold, handle int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Unlocking, Hold: hold, Handle: handle})
+	return at(call, ret, history.Operation{Kind: history.Unlocking, Hold: hold, Handle: handle})
 }
 
 func still2(call, ret int64, hold, handle int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Answer, Hold: hold, Handle: handle, Mode: mode})
+	return at(call, ret, history.Operation{Kind: history.Answer, Hold: hold, Handle: handle, Mode: mode})
 }
 
 func noUpgrade(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Refusal, Hold: hold})
+	return at(call, ret, history.Operation{Kind: history.Refusal, Hold: hold})
 }
 
 func lowered(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Downgrade, Hold: hold})
+	return at(call, ret, history.Operation{Kind: history.Downgrade, Hold: hold})
 }
 
 func perhapsLowered(call, ret int64, hold int) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Downgrade, Hold: hold, Maybe: true})
+	return at(call, ret, history.Operation{Kind: history.Downgrade, Hold: hold, Maybe: true})
 }
 
 func still(call, ret int64, hold int, mode dlock.Mode) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Answer, Hold: hold, Mode: mode})
+	return at(call, ret, history.Operation{Kind: history.Answer, Hold: hold, Mode: mode})
 }
 
 func cleared(call, ret, token int64) porcupine.Operation {
-	return at(call, ret, histories.Operation{Kind: histories.Clearing, Token: token})
+	return at(call, ret, history.Operation{Kind: history.Clearing, Token: token})
 }
 
 func elsewhere(o porcupine.Operation) porcupine.Operation {
@@ -146,7 +146,7 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 		"a grant with an old token on a node of its own": {won(1, 2, 1, w, 1), gone(3, 4, 1), won(5, 6, 2, r, 1)},
 		"too many units":                                 {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 3, 2), gone(5, 6, 1)},
 		"too many units of three":                        {acquired(1, 2, 1, 2, 1), acquired(3, 4, 2, 2, 2), acquired(5, 6, 3, 1, 3), gone(7, 8, 2)},
-		"more units than there are":                      {acquired(1, 2, 1, histories.Units+1, 1)},
+		"more units than there are":                      {acquired(1, 2, 1, history.Units+1, 1)},
 		"units that were given back are still held":      {acquired(1, 2, 1, 1, 1), gone(3, 4, 1), still(5, 6, 1, r)},
 		"few units pass a waiter for many":               {acquired(1, 2, 1, 3, 1), acquired(3, 8, 2, 2, 2), acquired(4, 5, 3, 1, 3), gone(6, 7, 1)},
 		"the token of units falls":                       {acquired(1, 2, 1, 1, 2), acquired(3, 4, 2, 1, 1)},
@@ -186,16 +186,16 @@ func TestCutsChangeNoVerdict(t *testing.T) {
 		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			history := append(slices.Clone(whole), c.more...)
+			all := append(slices.Clone(whole), c.more...)
 			uncut := model
 			uncut.Partition = nil
-			require.Equal(t, c.ok, porcupine.CheckOperations(uncut, history), "whole")
+			require.Equal(t, c.ok, porcupine.CheckOperations(uncut, all), "whole")
 			for size := range 8 {
 				cut := model
 				cut.Partition = func(h operations) []operations { return segments(h, size) }
-				require.Equal(t, c.ok, porcupine.CheckOperations(cut, history), "cut after %d", size)
+				require.Equal(t, c.ok, porcupine.CheckOperations(cut, all), "cut after %d", size)
 			}
-			require.Greater(t, len(segments(history, 1)), 5)
+			require.Greater(t, len(segments(all, 1)), 5)
 		})
 	}
 }

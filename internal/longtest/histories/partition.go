@@ -7,14 +7,14 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/dlock-go/dlock/internal/histories"
+	"github.com/dlock-go/dlock/internal/history"
 )
 
 // partition splits a history by queue and, within each queue, where no
 // operation is in flight. Smaller parts are much faster to search.
-func partition(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+func partition(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 	queues := make(map[string][]porcupine.Operation)
-	for _, o := range history {
+	for _, o := range all {
 		queue := o.Input.(operation).Queue
 		queues[queue] = append(queues[queue], o)
 	}
@@ -32,17 +32,17 @@ const segmentSize = 200
 // change the verdict, because no valid order moves an operation across such a
 // point. Each segment starts with the state that the operations before it must
 // have left.
-func segments(history []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
-	history = slices.Clone(history)
-	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+func segments(all []porcupine.Operation, size int) (parts [][]porcupine.Operation) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var part []porcupine.Operation
 	var now state
 	var over int64 // when the last operation so far returned
-	for _, o := range history {
+	for _, o := range all {
 		if len(part) >= size && over < o.Call {
 			now = now.after(part)
 			parts = append(parts, part)
-			part = []porcupine.Operation{{Input: operation{Operation: histories.Operation{Kind: resume}, from: now}, Call: over, Return: over}}
+			part = []porcupine.Operation{{Input: operation{Operation: history.Operation{Kind: resume}, from: now}, Call: over, Return: over}}
 		}
 		part = append(part, o)
 		over = max(over, o.Return)
@@ -57,15 +57,15 @@ func (s state) after(part []porcupine.Operation) state {
 	for _, o := range part {
 		in := o.Input.(operation)
 		switch in.Kind {
-		case histories.Grant:
+		case history.Grant:
 			s = s.granted(in).add(in)
-		case histories.Reentry:
+		case history.Reentry:
 			s = s.add(in)
-		case histories.Unlocking, histories.Downgrade:
+		case history.Unlocking, history.Downgrade:
 			lowered = append(lowered, in)
-		case histories.Loss:
+		case history.Loss:
 			lost[in.Hold] = true
-		case histories.Clearing:
+		case history.Clearing:
 			_, s = s.step(in)
 		}
 	}

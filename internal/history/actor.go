@@ -1,0 +1,507 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// slot is the place of a client in a history. When a client is closed, a new
+// one takes over its slot, and the actors of the slot go on with that.
+type slot struct {
+	number int
+	open   func() *dlock.Client
+
+	mu  sync.Mutex
+	now *client
+}
+
+func newSlot(number int, open func() *dlock.Client) *slot {
+	s := &slot{number: number, open: open}
+	s.renew()
+	return s
+}
+
+func (s *slot) client() *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// renew opens a new client and returns the previous one, which the caller must
+// close.
+func (s *slot) renew() (old *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, s.now = s.now, &client{slot: s.number, locks: s.open()}
+	return old
+}
+
+// replace closes the client of a slot and opens a new one. While the client is
+// closing, the actors go on calling it, which tests that a closed client
+// refuses calls.
+func (s *slot) replace(r *recorder) error {
+	err := r.close(s.client())
+	s.renew()
+	return err
+}
+
+func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
+
+// actor is a goroutine that acquires and releases locks of a client at random.
+// It has its own random source, so that its actions do not depend on other
+// actors.
+type actor struct {
+	*recorder
+	pace
+	id      int
+	slot    *slot
+	queues  []string
+	units   bool           // whether most calls are for units of a semaphore
+	values  bool           // whether the store keeps values, which Once needs
+	alone   bool           // whether no other goroutine may use the client at the same time
+	options []dlock.Option // of each call
+	rand    *rand.Rand
+	rounds  int
+	stop    <-chan struct{} // closed to stop the actor early; may be nil
+	wrong   *complaints
+	nasty   nasty
+}
+
+// pace holds the approximate durations of what an actor does.
+type pace struct {
+	gap                     time.Duration // between two rounds
+	brief, longer, longest  time.Duration // for which a lock is held: mostly, sometimes, and so that a session ends meanwhile
+	deadline, shortDeadline time.Duration // of calls; the second may pass while a request is in flight
+	bound                   time.Duration // after which a call without a deadline counts as hanging; 0 for none
+}
+
+// nasty holds functions that inject faults at the moments when they do the most
+// harm. Both may be nil.
+type nasty struct {
+	write func() // called just before a call that writes to the store
+	hold  func() // called just before the actor holds a lock for long
+}
+
+func (a *actor) perhaps(happens func()) {
+	if happens != nil && a.chance(8) {
+		happens()
+	}
+}
+
+// complaints collects descriptions of calls that broke a rule.
+type complaints struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *complaints) add(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, fmt.Sprintf(format, args...))
+}
+
+func (c *complaints) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all) > 0
+}
+
+func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
+
+func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
+
+// span returns a random duration. Those of two actors differ, so that their
+// timers do not fire at the same instant.
+func (a *actor) span(limit time.Duration) time.Duration {
+	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
+}
+
+func (a *actor) play() {
+	for range a.rounds {
+		time.Sleep(a.span(a.gap))
+		select {
+		case <-a.stop:
+			return
+		default:
+		}
+		if a.wrong.any() {
+			return // the lock is broken, and further calls would only hang
+		}
+		a.round()
+	}
+}
+
+func (a *actor) round() {
+	at := &attempt{client: a.slot.client(), queue: a.queues[a.rand.IntN(len(a.queues))]}
+	closing := false
+	a.note(func() { closing = at.client.closed != nil })
+	switch {
+	case closing && a.chance(80):
+		return // a few calls are enough to test that a closing client refuses them
+	case a.chance(8):
+		for range 2 + a.rand.IntN(6) {
+			a.quickly(&attempt{queue: at.queue, mode: dlock.Exclusive, try: true})
+		}
+		return
+	}
+	if h := a.contend(context.Background(), at); h != nil {
+		a.use(h, 0)
+	}
+}
+
+// draw decides at random what call an attempt is.
+func (a *actor) draw(at *attempt) {
+	at.mode, at.try = dlock.Exclusive, a.chance(17)
+	switch n := a.rand.IntN(100); {
+	case a.units && n < 75:
+		at.mode, at.units = dlock.Shared, 1+a.rand.IntN(Units)
+	case n%2 == 0:
+		at.mode = dlock.Shared
+	case at.try || at.within != nil:
+	case n < 20:
+		at.campaign = true
+	case n < 50 && a.values:
+		at.tick = time.Now().Truncate(time.Minute)
+	}
+	if a.units && at.within != nil {
+		at.try = true // it may be no re-entry, and would wait for its own client
+	}
+}
+
+func (a *actor) contend(ctx context.Context, at *attempt) *handle {
+	a.draw(at)
+	if a.bound > 0 {
+		bounded, cancel := context.WithTimeout(ctx, a.bound)
+		defer cancel()
+		ctx = bounded
+	}
+	limit := a.deadline
+	if a.chance(25) {
+		limit = a.shortDeadline
+	}
+	limit = a.span(limit)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	within := ctx
+	var options []dlock.Option
+	switch n := a.rand.IntN(100); {
+	case n < 15:
+		at.limit, at.limited = limit, true
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		within = limited
+	case n < 30:
+		at.limit, at.limited = limit, true
+		options = append(options, dlock.WithTimeout(limit))
+	case n < 45:
+		at.limit = limit
+		defer time.AfterFunc(limit, func() { a.cancel(at, cancel) }).Stop()
+	}
+	h := a.call(within, at, options...)
+	if errors.Is(at.err, context.DeadlineExceeded) && ctx.Err() == context.DeadlineExceeded {
+		a.wrong.add("%v: nothing for %v", at, a.bound)
+	}
+	return h
+}
+
+// wait returns a random way of waiting. An actor that is alone polls without
+// pauses, because their jitter does not come from its random source.
+func (a *actor) wait() recipes.Wait {
+	switch n := a.rand.IntN(100); {
+	case n < 70:
+		return recipes.WatchPredecessor()
+	case n < 92:
+		return recipes.WatchQueue()
+	case a.alone:
+		return recipes.Poll(1)
+	}
+	return recipes.Poll(a.span(2 * a.gap))
+}
+
+func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) *handle {
+	at.actor, at.began = a.id, time.Now()
+	options = append(append(options, a.options...), dlock.WithWait(a.wait()), dlock.WithTrace(a.trace(at)))
+	m := at.client.locks.RWMutex(at.queue, options...)
+	var l dlock.Locker = m
+	switch {
+	case at.units > 0:
+		l = at.client.locks.Semaphore(at.queue, Units, options...).Locker(at.units)
+	case at.mode == dlock.Shared:
+		l = m.RLocker()
+	}
+	take := l.Lock
+	switch {
+	case at.try:
+		take = l.TryLock
+	case at.campaign:
+		take = at.client.locks.Election(at.queue, options...).Campaign
+	case !at.tick.IsZero():
+		take = func(ctx context.Context) (*dlock.Lock, error) { return at.once(ctx, m) }
+	}
+	a.perhaps(a.nasty.write)
+	return a.take(ctx, at, func() (*dlock.Lock, error) { return take(ctx) })
+}
+
+// once calls Once, whose function holds the lock until at.unlock is called. It
+// returns no lock and no error if the tick has been done.
+func (at *attempt) once(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) {
+	locked, leave, ended := make(chan *dlock.Lock, 1), make(chan struct{}), make(chan error, 1)
+	at.unlock = func() error {
+		close(leave)
+		return <-ended
+	}
+	go func() {
+		_, err := m.Once(ctx, at.tick, func(_ context.Context, l *dlock.Lock) error {
+			locked <- l
+			<-leave
+			return nil
+		})
+		ended <- err
+	}()
+	select {
+	case l := <-locked:
+		return l, nil
+	case err := <-ended:
+		return nil, err
+	}
+}
+
+func (a *actor) trace(at *attempt) *recipes.Trace {
+	return &recipes.Trace{
+		Queued:   func(_ context.Context, i recipes.QueuedInfo) { a.queuedAs(at, i.Place.Token) },
+		Retrying: func(context.Context, recipes.RetryingInfo) { a.note(func() { at.retried = true }) },
+	}
+}
+
+// use keeps a lock for a while and then unlocks it. Sometimes it also takes
+// another lock with its context, or re-enters or downgrades the lock.
+func (a *actor) use(h *handle, depth int) {
+	ctx := h.lock.Context(context.Background())
+	held := a.hold(h)
+	var inside sync.WaitGroup
+	switch once := h.unlock != nil; {
+	case once:
+	case !held && a.chance(50): // a re-entry into a lost lock must report the loss as well
+		a.reenter(context.WithoutCancel(ctx), h)
+	case h.queue == "p" && len(a.queues) > 1 && a.chance(10):
+		a.nest(ctx, h)
+	case depth < 2 && a.chance(30):
+		a.again(ctx, h, depth, &inside)
+	}
+	switch {
+	case !held || h.given != nil || !a.chance(30):
+	case h.units > 0:
+		if err := h.lock.Downgrade(ctx); err == nil {
+			a.wrong.add("%v: units were downgraded", h)
+		}
+	case h.unlock == nil:
+		a.lower(h)
+		a.hold(h)
+		if depth == 0 && a.chance(25) {
+			a.reenter(ctx, h)
+		}
+	}
+	a.giveBack(h)
+	inside.Wait()
+	if depth > 0 {
+		return // only the outermost Unlock ends the contexts of a lock
+	}
+	if ctx.Err() == nil {
+		a.wrong.add("%v: its context goes on after Unlock", h)
+	}
+	if a.chance(10) {
+		a.giveBack(h)
+		a.reenter(context.WithoutCancel(ctx), h)
+	}
+}
+
+// again re-enters the lock with the context ctx. Sometimes it does so from
+// another goroutine, or unlocks the outer Lock before the inner one.
+func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
+	b := *a
+	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
+	beside, outerFirst := !a.alone && a.chance(50), a.chance(50)
+	enter := func() {
+		again := b.contend(ctx, &attempt{client: h.client, queue: h.queue, within: h})
+		switch {
+		case again == nil:
+			return
+		case !beside && outerFirst:
+			a.giveBack(h)
+		}
+		b.use(again, depth+1)
+	}
+	if beside {
+		inside.Go(enter)
+		a.hold(h)
+	} else {
+		enter()
+	}
+}
+
+// nest takes the lock "q" with the context of "p", and then enters "p" again
+// with the context of "q". Only holders of "p" ask for "q", so deadlocks are
+// impossible.
+func (a *actor) nest(ctx context.Context, h *handle) {
+	at := &attempt{client: h.client, queue: "q", within: h, mode: dlock.Shared, limit: a.span(a.deadline), limited: true}
+	if nested := a.call(ctx, at, dlock.WithTimeout(at.limit)); nested != nil {
+		a.reenter(nested.lock.Context(ctx), h)
+		a.giveBack(nested)
+	}
+}
+
+// reenter tries to take the lock of h again, and gives it back at once.
+func (a *actor) reenter(ctx context.Context, h *handle) {
+	if again := a.contend(ctx, &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
+		a.giveBack(again)
+	}
+}
+
+// hold keeps the lock for a while, and reports whether it is still held.
+func (a *actor) hold(h *handle) bool {
+	limit, looks := a.brief, 1+a.rand.IntN(3)
+	switch n := a.rand.IntN(100); {
+	case n < 4:
+		limit = a.longest
+		if a.nasty.hold != nil {
+			a.nasty.hold()
+		}
+	case n < 30:
+		limit = a.longer
+	}
+	for range looks {
+		t := time.NewTimer(a.span(limit / 2))
+		select {
+		case <-t.C:
+		case <-h.lock.Lost():
+		}
+		t.Stop()
+		if !a.ask(a.id, h) {
+			a.checkLossSignals(h)
+			return false
+		}
+	}
+	return true
+}
+
+// checkLossSignals requires that, after a loss, Lost is closed and the contexts
+// of the lock end with ErrLost.
+func (a *actor) checkLossSignals(h *handle) {
+	if errors.Is(h.lock.Err(), dlock.ErrNotHeld) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	select {
+	case <-h.lock.Lost():
+	case <-ctx.Done():
+		a.wrong.add("%v: lost, but Lost does not close", h)
+	}
+	if inside := h.lock.Context(context.Background()); inside.Err() == nil || !errors.Is(context.Cause(inside), dlock.ErrLost) {
+		a.wrong.add("%v: lost, but its context: %v", h, context.Cause(inside))
+	}
+}
+
+func (a *actor) lower(h *handle) {
+	a.ended(h, "downgrade", a.downgrade(h, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), a.span(a.deadline))
+		defer cancel()
+		return h.lock.Downgrade(ctx)
+	}))
+	a.ask(a.id, h)
+}
+
+// giveBack unlocks the lock. If that was done before, Unlock must fail.
+func (a *actor) giveBack(h *handle) {
+	if h.given != nil {
+		if err := h.lock.Unlock(); !errors.Is(err, dlock.ErrNotHeld) && !errors.Is(err, dlock.ErrLost) {
+			a.wrong.add("%v: a second Unlock: %v", h, err)
+		}
+		return
+	}
+	a.perhaps(a.nasty.write)
+	before := h.lock.Err()
+	err := a.unlock(h)
+	switch {
+	case h.lock.Err() == nil:
+		a.wrong.add("%v: held after Unlock", h)
+	case before != nil && err == nil:
+		a.wrong.add("%v: Unlock does not report that it was lost: %v", h, before)
+	}
+	a.ended(h, "unlock", err)
+}
+
+// ended records a complaint if err is not an error that Unlock or Downgrade may
+// return.
+func (a *actor) ended(h *handle, call string, err error) {
+	closing := false
+	a.note(func() { closing = h.client.closed != nil })
+	switch {
+	case err == nil, errors.Is(err, dlock.ErrLost), errors.Is(err, driver.ErrUnavailable):
+	case h.unlock != nil && errors.Is(err, recipes.ErrNotRecorded):
+	case closing && errors.Is(err, dlock.ErrClosed):
+	default:
+		a.wrong.add("%v: %s: %v", h, call, err)
+	}
+}
+
+// tryInTurn calls TryLock, TryRLock and TryAcquire at the end of a history, when
+// no fault happens and no other call is in flight. All must succeed.
+func (a *actor) tryInTurn(queue string) {
+	for _, at := range []*attempt{{mode: dlock.Exclusive}, {mode: dlock.Shared}, {mode: dlock.Shared, units: Units}} {
+		at.queue, at.try = queue, true
+		if a.lagging {
+			a.informed(at)
+		} else {
+			a.quickly(at)
+		}
+	}
+}
+
+func tryTogether(actors []*actor, queue string) {
+	var trying sync.WaitGroup
+	for _, a := range actors {
+		trying.Go(func() { a.quickly(&attempt{queue: queue, mode: dlock.Exclusive, try: true}) })
+	}
+	trying.Wait()
+}
+
+func (a *actor) quickly(at *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	at.client = a.slot.client()
+	if h := a.call(ctx, at); h != nil {
+		a.ask(a.id, h)
+		a.giveBack(h)
+	}
+}
+
+// informed tries the lock after it has acquired and kept another one. On an
+// ensemble, the client's server may lag behind and wrongly refuse the try; a
+// write brings it up to date.
+func (a *actor) informed(at *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	at.synced = a.tick()
+	other, err := a.slot.client().locks.RWMutex("elsewhere").Lock(ctx)
+	if err != nil {
+		a.wrong.add("%v: in the end: %v", at, err)
+		return
+	}
+	a.quickly(at)
+	// If the client's session has ended, its new session may be on another
+	// server that lags behind.
+	if other.Err() != nil {
+		a.note(func() { at.synced = 0 })
+	}
+	_ = other.Unlock()
+}

@@ -1,0 +1,206 @@
+package history
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/memdriver"
+)
+
+const maxSteps = 20_000
+
+// run is a history in virtual time on a store in memory, whose messages pass a
+// gate. It watches the calls and judges them by the state of the store.
+type run struct {
+	journal
+
+	record       *recorder
+	saved        *Record // of the finished run
+	seed         uint64
+	rand         *rand.Rand
+	store        *memdriver.Store
+	wrap         spoiler // wraps sessions of the store; may be nil
+	gate         *gate
+	queues       []string
+	judgeSession driver.Session // session of the checks, hit by no fault
+	processes    []*process
+	actors       []*actor
+	faults       int
+	bare         bool // whether sessions have no optional methods
+
+	passing *message         // message delivered in this step, or nil
+	armed   map[watchKey]int // step in which the reply that set each watch was delivered
+	resume  int              // step in which the paused client resumes; 0 if none is paused
+	warned  []*possession    // locks of the client that is being closed, see judgeClose
+	closing sync.WaitGroup
+	heals   []func()
+
+	mu       sync.Mutex
+	held     map[*handle]*possession
+	highest  map[string]int64          // highest exclusive token granted in each queue
+	removed  map[int64]removal         // nodes removed by an operator, by token
+	doubts   map[int64]bool            // nodes whose removal or rename may have been lost, by token
+	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
+	free     map[int64]time.Time       // since when the units are free that a node waits for, by token
+}
+
+var virtualPace = pace{
+	gap: 200 * time.Millisecond, brief: 200 * time.Millisecond, longer: 4 * time.Second, longest: 2 * time.Minute,
+	deadline: 3 * time.Second, shortDeadline: 20 * time.Millisecond,
+}
+
+// play runs one seed in a synctest bubble. If wrap is not nil, it wraps the
+// sessions of the clients.
+func play(t *testing.T, seed uint64, wrap spoiler) *run {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	r := &run{
+		seed: seed, rand: rnd,
+		store:    memdriver.New(options(rnd)...),
+		armed:    make(map[watchKey]int),
+		wrap:     wrap,
+		gate:     &gate{},
+		queues:   []string{"p", "q"}[:1+rnd.IntN(2)],
+		faults:   rnd.IntN(20),
+		record:   new(recorder),
+		held:     map[*handle]*possession{},
+		highest:  map[string]int64{},
+		removed:  map[int64]removal{},
+		doubts:   map[int64]bool{},
+		nodeless: map[*actor]nodelessWaiter{},
+	}
+	r.record.watch = r
+	if r.bare = rnd.IntN(6) == 0 && wrap == nil; r.bare {
+		r.wrap = func(_ *memdriver.Store, s driver.Session) driver.Session { return bare{s} }
+	}
+	judgeSession, err := r.store.Connect(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.judgeSession = judgeSession
+	r.perform()
+	_ = judgeSession.Close()
+	r.judgeEmptiness()
+	return r
+}
+
+// bare hides the optional methods of a session, so that dlock has to do without
+// them.
+type bare struct{ driver.Session }
+
+func options(rnd *rand.Rand) []memdriver.Option {
+	if rnd.IntN(4) == 0 {
+		return []memdriver.Option{memdriver.WithSequenceLimit(int64(5 + rnd.IntN(20)))}
+	}
+	return nil
+}
+
+// perform runs all actors until they finish, then closes the clients. Faults
+// may hit the closes, too.
+func (r *run) perform() {
+	var playing sync.WaitGroup
+	for i := range clients {
+		c := r.newProcess(i)
+		r.processes = append(r.processes, c)
+		for j := range r.sharing() {
+			a := r.newActor(c, 1+i*10+j)
+			r.actors = append(r.actors, a)
+			playing.Go(a.play)
+		}
+	}
+	r.until(&playing)
+	for i, c := range r.processes {
+		r.closing.Go(func() {
+			// Two clients must not act at the same instant, because the seed
+			// would not decide which is first.
+			time.Sleep(time.Duration(i))
+			_ = r.record.close(c.slot.client())
+		})
+	}
+	r.until(&r.closing)
+	r.healAll()
+}
+
+func (r *run) newActor(c *process, id int) *actor {
+	a := &actor{
+		recorder: r.record, pace: virtualPace, id: id, slot: c.slot, queues: r.queues, units: r.units(), values: !r.bare, alone: r.sharing() == 1,
+		rand: rand.New(rand.NewPCG(r.seed, uint64(100+id))), wrong: &r.complaints,
+	}
+	a.rounds = 1 + a.rand.IntN(4)
+	// In every third seed all actors share a host name, so that their nodes get
+	// the same names again after an operator removes a queue.
+	host := "h"
+	if r.seed%3 != 0 {
+		host = []string{"h", "h", "a", "b"}[c.number]
+	}
+	// By the data of a node, the judge recognizes its actor.
+	a.options = []dlock.Option{dlock.WithHostname(host), dlock.WithData([]byte(a.String()))}
+	return a
+}
+
+// units reports whether most calls of the run are for units of a semaphore.
+func (r *run) units() bool { return *allUnits || r.seed%16 == 12 || r.seed%16 == 13 }
+
+// sharing returns the number of actors per client. Even seeds have one, which
+// makes their runs repeatable.
+func (r *run) sharing() int { return 1 + int(r.seed%2) }
+
+// until takes steps until all goroutines of the group have ended. It fails the
+// run if that takes too many steps.
+func (r *run) until(group *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for range maxSteps {
+		synctest.Wait()
+		r.judge()
+		select {
+		case <-done:
+			return
+		default:
+		}
+		r.next()
+	}
+	r.fail("no end after %d steps", maxSteps)
+	r.abort()
+	<-done
+}
+
+// next takes one step: it injects a fault, delivers a message, or lets time
+// pass.
+func (r *run) next() {
+	r.gate.next()
+	r.passing = nil
+	if r.rand.IntN(100) < 4 && r.faults > 0 {
+		r.faults--
+		r.fault()
+		return
+	}
+	ready := r.gate.ready()
+	if r.resume > 0 && (len(ready) == 0 || r.gate.step >= r.resume) {
+		r.wakeUp()
+		return
+	}
+	// No time may pass while a process is paused, because pause has already
+	// advanced the clock by the whole pause.
+	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
+		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
+		return
+	}
+	r.pass(ready[r.rand.IntN(len(ready))])
+}
+
+// abort ends a failed run quickly, by delivering all messages and closing the
+// clients.
+func (r *run) abort() {
+	r.healAll()
+	r.wakeUp()
+	r.gate.openForGood()
+	for _, c := range r.processes {
+		go func() { _ = c.slot.client().locks.Close() }()
+	}
+}

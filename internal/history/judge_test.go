@@ -1,0 +1,445 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+)
+
+// learnLimit is how long a client may take to notice that its node is gone. The
+// time restarts when a fault keeps the client from the store.
+const learnLimit = 10 * time.Second
+
+// possession is a Lock that an actor holds, as the judge sees it.
+type possession struct {
+	*handle
+	fresh   bool      // the grant has not been checked yet
+	missing time.Time // when its node disappeared, or zero
+	// notDowngraded is when a lock, shared for its holder after a downgrade,
+	// was first seen with a node that is still exclusive in the store, or zero.
+	notDowngraded time.Time
+}
+
+// removal is the time at which an operator removed a node.
+type removal struct {
+	step int
+	at   time.Time
+}
+
+// nodelessWaiter is a call that kept waiting after its node was removed.
+type nodelessWaiter struct {
+	call  *attempt
+	token int64
+	at    time.Time
+}
+
+// granted records a grant in the step in which it happens, before time passes or
+// a session can end.
+func (r *run) granted(ctx context.Context, h *handle) {
+	r.remark("%v holds it, %v", h, h.lock.Mode())
+	if h.number == 0 && h.unlock == nil { // Once calls its function some time after the grant
+		if err := h.lock.Err(); err != nil {
+			r.fail("%v: it was lost when it was granted: %v", h, err)
+		}
+		if err := ctx.Err(); err != nil {
+			r.fail("%v: it was granted after the context had ended: %v", h, err)
+		}
+	}
+	_ = h.lock.Lost() // create the channel now, so that the checks can see it close
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[h] = &possession{handle: h, fresh: h.number == 0}
+}
+
+// slack is how long a call may take to return after its timeout or
+// cancellation. It may spend 50 ms on cleaning up its node, or wait for a
+// connection attempt.
+const slack = 110 * time.Millisecond
+
+// returned checks the result of a call, together with the rule of recorder that
+// every error has its reason.
+func (r *run) returned(a *attempt) {
+	took, c := a.ended.Sub(a.began), r.processes[a.client.slot]
+	if a.limit > 0 && took > a.limit+slack+forOnce(a.unlock) {
+		r.fail("%v: returned after %v, with %v to wait", a, took, a.limit)
+	}
+	switch {
+	case errors.Is(a.err, dlock.ErrTimeout):
+		if took < a.limit {
+			r.fail("%v: timed out after %v of %v: %v", a, took, a.limit, a.err)
+		}
+		return
+	case !errors.Is(a.err, dlock.ErrUnavailable), !a.try:
+		return
+	}
+	// Two errors are allowed without a fault: Create fails while a queue has used
+	// up its sequences, and a Try call gives up if an operator removes its node
+	// twice.
+	usedUp := strings.Contains(a.err.Error(), "sequences are used up")
+	if !usedUp && !errors.Is(a.err, driver.ErrSessionEnded) && !c.disturbedSince(a.began) && r.removedSince(a.began) < 2 {
+		r.fail("%v: not answered, and nothing was lost: %v", a, a.err)
+	}
+}
+
+func (r *run) downgraded(h *handle) {
+	if name, stands := r.stands(h.queue, h.token); stands && r.wrap == nil && isWriter(name) && !r.writes(h.token) {
+		r.fail("%v: downgraded, and its node is %s", h, name)
+	}
+}
+
+// unlockLimit is how long Unlock may take. It waits up to 2 s for the store.
+const unlockLimit = 2*time.Second + slack
+
+// forOnce is how much longer a call of Once may take, which reads or stores the
+// tick and unlocks the lock as well.
+func forOnce(unlock func() error) time.Duration {
+	if unlock == nil {
+		return 0
+	}
+	return 30 * time.Second
+}
+
+// leaving records that an actor is about to unlock.
+func (r *run) leaving(h *handle) (left func(error)) {
+	c, began, last, limit := r.processes[h.client.slot], time.Now(), true, unlockLimit+forOnce(h.unlock)
+	_, removed := r.removedAt(h.token)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, h)
+	for other := range r.held {
+		last = last && other.token != h.token
+	}
+	return func(err error) {
+		r.remark("%v unlocks: %v", h, err)
+		if took := time.Since(began); took > limit {
+			r.fail("%v: unlock took %v", h, took)
+		}
+		name, stands := r.stands(h.queue, h.token)
+		switch {
+		case err != nil:
+			r.count("unlock: " + kindOf(err))
+		case last && removed && !r.doubtful(h.token) && c.calmSince(began).Equal(began):
+			r.fail("%v: Unlock does not report that its node had been removed", h)
+		case last && stands:
+			r.fail("%v: unlocked, and its node %s is there", h, name)
+		}
+	}
+}
+
+func kindOf(err error) string {
+	for _, known := range []error{dlock.ErrClosed, dlock.ErrLost, dlock.ErrUnavailable} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "other"
+}
+
+// judge checks all held locks, except those of paused processes, which cannot
+// notice anything. It calls Err only if another actor holds the same lock,
+// because a holder must notice its loss even if nobody calls Err.
+func (r *run) judge() {
+	all := r.notLost()
+	for _, h := range all {
+		if h.fresh {
+			h.fresh = false
+			r.judgeGrant(h)
+		}
+		if r.gate.step%4 == 0 {
+			r.judgeLoss(h)
+		}
+	}
+	for i, h := range all {
+		for _, other := range all[i+1:] {
+			r.judgePair(h, other)
+		}
+	}
+	if r.units() {
+		r.judgeUnits(all)
+		if r.gate.step%4 == 0 {
+			r.judgeServed()
+		}
+	}
+	r.judgeClose()
+	r.judgeNodeless()
+}
+
+func (r *run) heldBy(c *process) []*possession {
+	return slices.DeleteFunc(r.notLost(), func(h *possession) bool { return r.processes[h.client.slot] != c })
+}
+
+// judgeClose fails the run unless all locks of a client that is being closed
+// report their loss at once. It must be called before the close reaches the
+// store.
+func (r *run) judgeClose() {
+	for _, h := range r.warned {
+		if !isClosed(h.lock.Lost()) && !errors.Is(h.lock.Err(), dlock.ErrNotHeld) {
+			r.fail("%v: held although its client was closed", h)
+		}
+	}
+	r.warned = nil
+}
+
+func (r *run) notLost() []*possession {
+	r.mu.Lock()
+	var all []*possession
+	for _, h := range r.held {
+		all = append(all, h)
+	}
+	r.mu.Unlock()
+	all = slices.DeleteFunc(all, func(h *possession) bool { return r.processes[h.client.slot].isPaused() || isClosed(h.lock.Lost()) })
+	slices.SortFunc(all, func(a, b *possession) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.number, b.number)) })
+	return all
+}
+
+func (r *run) removedAt(token int64) (at removal, removed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, removed = r.removed[token]
+	return at, removed
+}
+
+// judgePair fails the run if two actors hold conflicting locks.
+func (r *run) judgePair(a, b *possession) {
+	if a.queue != b.queue || a.contender == b.contender || !a.excludes(b) {
+		return
+	}
+	if _, removed := r.removedAt(a.token); removed {
+		return
+	}
+	if _, removed := r.removedAt(b.token); removed {
+		return
+	}
+	if a.lock.Err() != nil || b.lock.Err() != nil {
+		r.count("loss reported by Err alone")
+		return
+	}
+	r.fail("two holders: %v, %v, and %v, %v", a, a.lock.Mode(), b, b.lock.Mode())
+}
+
+// judgeLoss fails the run if a holder has not noticed for learnLimit that its
+// node is gone.
+func (r *run) judgeLoss(h *possession) {
+	info, there := r.info(h.queue, h.lock.Node())
+	switch {
+	case there && info.Token == h.token:
+		h.missing = time.Time{}
+		r.judgeDowngraded(h)
+	case h.missing.IsZero():
+		h.missing = time.Now()
+	case time.Since(r.processes[h.client.slot].calmSince(h.missing)) > learnLimit:
+		r.fail("%v: has not learned that its node is gone", h)
+	}
+}
+
+// judgeDowngraded fails the run if the node of a downgraded lock stays
+// exclusive in the store for longer than learnLimit, so that it keeps out
+// readers.
+func (r *run) judgeDowngraded(h *possession) {
+	switch {
+	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.token):
+		h.notDowngraded = time.Time{}
+	case h.notDowngraded.IsZero():
+		h.notDowngraded = time.Now()
+	case time.Since(r.processes[h.client.slot].calmSince(h.notDowngraded)) > learnLimit:
+		r.fail("%v: shared, and the store still shows its node", h)
+	}
+}
+
+// writes reports whether an actor holds an exclusive lock with the node that
+// has this token.
+func (r *run) writes(token int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range r.held {
+		if h.token == token && h.lock.Mode() == dlock.Exclusive {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeGrant fails the run if a lock was granted too early or out of order. At
+// the grant, its node must be in the store, no node may block it, and tokens
+// must increase.
+func (r *run) judgeGrant(h *possession) {
+	token, exclusive := h.token, h.lock.Mode() == dlock.Exclusive
+	if at, removed := r.removedAt(h.token); removed {
+		switch p := r.passing; {
+		case p == nil, h.unlock != nil: // the grant of Once came before its function was called
+		case p.request.Stage == faults.StageReply && p.born >= at.step:
+			r.fail("%v: its node had been removed before the store was asked", h)
+		case r.releasedAfter(p, at):
+			r.fail("%v: its node had been removed before the release", h)
+		}
+		return
+	}
+	if token <= r.highest[h.queue] {
+		r.fail("%v: granted after a writer's token %d", h, r.highest[h.queue])
+	}
+	if exclusive {
+		r.highest[h.queue] = token
+	}
+	nodes := r.nodes(h.queue)
+	name := h.lock.Node()
+	if h.units > 0 { // the store may have renamed it since
+		name, _ = r.stands(h.queue, token)
+	}
+	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
+	if i >= 0 {
+		if info, there := r.info(h.queue, name); !there || info.Token != token {
+			i = -1
+		}
+	}
+	if i < 0 {
+		if h.lock.Err() == nil {
+			r.fail("%v: granted without a node", h)
+		}
+		return
+	}
+	sum := h.units
+	for _, n := range nodes[:i] {
+		weight, ok := unitsIn(n)
+		if sum += weight; h.units > 0 && ok && sum <= Units {
+			continue
+		}
+		if exclusive || h.units > 0 || isWriter(n.Name) {
+			r.fail("%v: granted behind %s", h, n.Name)
+		}
+	}
+}
+
+// releasedAfter reports whether p announces a release that the store sent after
+// the removal. The time at which p arrives is not enough: package faults delays
+// the end of a watch until the reply that set the watch has been delivered, so
+// that reply must precede the removal as well.
+func (r *run) releasedAfter(p *message, at removal) bool {
+	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
+		p.born > at.step && r.armed[p.watch()] <= at.step
+}
+
+// judgeNodeless fails the run if an actor has waited without a node for longer
+// than learnLimit.
+func (r *run) judgeNodeless() {
+	for a, s := range r.nodeless {
+		if r.record.current(a.id) != s.call {
+			delete(r.nodeless, a)
+			continue
+		}
+		if time.Since(r.processes[a.slot.number].calmSince(s.at)) <= learnLimit {
+			continue
+		}
+		if !r.queued(a, s.token) {
+			r.fail("%v has waited without a node for %v", a, time.Since(s.at))
+		}
+		delete(r.nodeless, a)
+	}
+}
+
+// judgeEmptiness fails the run if a node, a watch or a session remains in the
+// store. Leftover goroutines fail the test anyway, because they keep the
+// synctest bubble from ending.
+func (r *run) judgeEmptiness() {
+	time.Sleep(time.Minute) // so that the store expires sessions whose close was lost
+	synctest.Wait()
+	if s := r.store.Stats(); !r.any() && s.Nodes+s.Watches+s.Sessions > 0 {
+		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)
+	}
+	step := r.gate.arrived()
+	time.Sleep(24 * time.Hour)
+	synctest.Wait()
+	if r.gate.arrived() != step {
+		r.fail("something went on after everything was closed")
+	}
+}
+
+func (h *possession) excludes(other *possession) bool {
+	if (h.units > 0) != (other.units > 0) {
+		return true
+	}
+	return h.lock.Mode() == dlock.Exclusive || other.lock.Mode() == dlock.Exclusive
+}
+
+// judgeUnits fails the run if more units of a queue are held than there are.
+func (r *run) judgeUnits(all []*possession) {
+	held, seen := map[string]int{}, map[*contender]bool{}
+	for _, h := range all {
+		if _, removed := r.removedAt(h.token); !removed && !seen[h.contender] && h.lock.Err() == nil {
+			held[h.queue] += h.units
+			seen[h.contender] = true
+		}
+	}
+	for queue, n := range held {
+		if n > Units {
+			r.fail("%d of %d units of %s are held", n, Units, queue)
+		}
+	}
+}
+
+// unitsIn parses the kind of a semaphore's node.
+func unitsIn(n driver.Node) (weight int, ok bool) {
+	for _, letter := range []string{"-S", "-H"} {
+		if _, rest, found := strings.Cut(n.Name, letter); found {
+			return int(rest[0] - '0'), true // a run has at most four units
+		}
+	}
+	return 0, false
+}
+
+// judgeServed fails the run if a contender waits for units although they are
+// free, and no client was kept from the store for learnLimit.
+func (r *run) judgeServed() {
+	free := map[int64]time.Time{}
+	for _, queue := range r.queues {
+		sum := 0
+		for _, n := range r.nodes(queue) {
+			weight, ok := unitsIn(n)
+			if sum += weight; !ok || sum > Units {
+				break
+			}
+			info, there := r.info(queue, n.Name)
+			if !there || r.holds(info.Token) {
+				continue
+			}
+			if call := r.record.current(r.ownerOf(info).id); call == nil || !contendsWith(call, info) {
+				continue
+			}
+			since, seen := r.free[info.Token]
+			if !seen {
+				since = time.Now()
+			}
+			free[info.Token] = since
+			if time.Since(r.calmSince(since)) > learnLimit {
+				r.fail("%v waits as %s for units of %s that are free", r.ownerOf(info), n.Name, queue)
+			}
+		}
+	}
+	r.free = free
+}
+
+func (r *run) holds(token int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range r.held {
+		if h.token == token && !errors.Is(h.lock.Err(), dlock.ErrLost) {
+			return true
+		}
+	}
+	return false
+}
+
+// calmSince is like that of a client, for all clients.
+func (r *run) calmSince(t time.Time) time.Time {
+	for _, c := range r.processes {
+		t = c.calmSince(t)
+	}
+	return t
+}

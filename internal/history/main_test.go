@@ -1,0 +1,10 @@
+package history
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dlock-go/dlock/internal/leakcheck"
+)
+
+func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }

@@ -1,0 +1,115 @@
+package history
+
+import (
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+)
+
+// pass draws a fault for a message and delivers the message with it. If the
+// fault is a delay, the message is delivered later.
+func (r *run) pass(p *message) {
+	f := r.drawFault(p)
+	if f.Delay > 0 {
+		p.after = time.Now().Add(f.Delay)
+		p.client.disturb(p.after)
+		r.note("%v takes %v", p, f.Delay)
+		r.count("delayed")
+		return
+	}
+	r.gate.remove(p)
+	r.passing = p
+	if p.request.Stage == faults.StageReply && arms(p.request.Op) {
+		r.armed[p.watch()] = r.gate.step
+	}
+	r.noteFate(p, f)
+	if f.Lose && p.request.Stage != faults.StageNews {
+		p.client.loses()
+		r.mu.Lock()
+		r.doubts[p.request.Place.Token] = true
+		r.mu.Unlock()
+	}
+	p.verdict <- f
+}
+
+// drawFault returns a random fault for a message; usually none.
+func (r *run) drawFault(p *message) (f faults.Fault) {
+	n := r.rand.IntN(1000)
+	q := p.request
+	switch {
+	case q.Op == faults.OpClose:
+	case q.Stage == faults.StageNews:
+		f.Lose = n < 100 && q.Cause == driver.Released
+	case n < 30:
+		f.Lose = true
+	case n < 35 && q.Op != faults.OpConnect:
+		f.EndSession = true
+		p.client.disturb(time.Now())
+	case q.Stage == faults.StageRequest && n < 100 && repeatable(q.Op):
+		f.Repeat = true
+	case q.Stage == faults.StageRequest && n < 150 && arms(q.Op):
+		f.EndWatchAfter = r.span(2 * time.Second)
+	case q.Stage == faults.StageReply && q.Op == faults.OpCreate:
+		f.DropAhead = n < 300
+		f.DropWatch = 200 <= n && n < 450
+	}
+	if n >= 985 && p.after.IsZero() {
+		return faults.Fault{Delay: r.span(8 * time.Second)}
+	}
+	return f
+}
+
+// repeatable reports whether the simulated network may duplicate such a
+// request.
+func repeatable(op faults.Op) bool {
+	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
+}
+
+// arms reports whether such a request may set a watch in the store.
+func arms(op faults.Op) bool {
+	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
+}
+
+// span returns a random duration. No two timers of a run may fire at the same
+// instant, because the seed would not decide which is first.
+func (r *run) span(limit time.Duration) time.Duration {
+	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
+}
+
+// doubtful reports whether the reply to a Delete or rename of the lock's node
+// was lost. The node may then be gone although no other client has removed it.
+func (r *run) doubtful(token int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.doubts[token]
+}
+
+func (r *run) noteFate(p *message, f faults.Fault) {
+	note := func(what, becomes string, args ...any) {
+		r.note("%v"+becomes, append([]any{p}, args...)...)
+		r.count(what)
+	}
+	switch {
+	case f.Lose && p.request.Stage == faults.StageRequest:
+		note("request lost", " is lost")
+	case f.Lose && p.request.Stage == faults.StageReply:
+		note("reply lost", " is lost")
+	case f.Lose:
+		note("release lost", " is lost")
+	case f.EndSession:
+		note("session ended", ": the session ends")
+	case f.Repeat:
+		note("request repeated", " is sent twice")
+	case f.EndWatchAfter > 0:
+		note("watch closed early", ", to end after %v", f.EndWatchAfter)
+	case f.DropAhead && f.DropWatch:
+		note("create without list and watch", " brings no list and no watch")
+	case f.DropAhead:
+		note("create without list", " brings no list")
+	case f.DropWatch:
+		note("create without watch", " brings no watch")
+	default:
+		r.note("%v", p)
+	}
+}

@@ -1,0 +1,171 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dlock-go/dlock"
+)
+
+// history returns the recorded operations as input for the model. It also
+// describes the losses that no recorded cause explains, each of which breaks a
+// rule. It must be called when all actors are done.
+func (r *recorder) history() (ops []Operation, unexplained []string) {
+	for _, c := range r.contenders {
+		of, explained := r.operations(c)
+		ops = append(ops, of...)
+		if !explained {
+			unexplained = append(unexplained, fmt.Sprintf("client %d lost #%d of %s (%s, token %d) without a cause",
+				c.client.slot, c.id, c.queue, c.node, c.token))
+		}
+	}
+	for _, c := range r.causes {
+		if c.sudden() {
+			ops = append(ops, Operation{Kind: Clearing, Queue: c.queue, Token: c.upTo, Call: c.call, Return: c.call})
+		}
+	}
+	return ops, unexplained
+}
+
+// contenderOps collects the operations of a contender.
+type contenderOps struct {
+	*contender
+	silent int64 // tick from which the lock may be lost without the contender's knowledge
+	ops    []Operation
+}
+
+// add adds an operation that is possible only while the lock is held. An
+// operation that began at s.silent or later is omitted, because the lock may
+// have been lost by then, so it proves nothing. One in flight at s.silent is
+// marked as Maybe.
+func (s *contenderOps) add(row int, at span, o Operation) {
+	switch {
+	case at.call >= s.silent:
+		return
+	case at.ret >= s.silent:
+		o.Maybe = true
+	}
+	s.put(row, at, o)
+}
+
+func (s *contenderOps) put(row int, at span, o Operation) {
+	o.Actor, o.Hold, o.Queue, o.Call, o.Return = row, s.id, s.queue, at.call, at.ret
+	s.ops = append(s.ops, o)
+}
+
+func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
+	lost, silent, explained := r.loss(c)
+	s := &contenderOps{contender: c, silent: silent}
+	for _, h := range c.handles {
+		if h.number == 0 {
+			s.put(h.actor, h.entered, Operation{Kind: Grant, Mode: h.mode, Units: c.units, Token: h.token})
+		} else {
+			s.add(h.actor, h.entered, Operation{Kind: Reentry, Handle: h.number, Mode: h.mode})
+		}
+		for _, a := range h.answers {
+			if a.ret < silent {
+				s.put(a.actor, a.span, Operation{Kind: Answer, Handle: h.number, Mode: a.mode})
+			}
+		}
+		for _, e := range h.lowered {
+			s.add(h.actor, e.span, Operation{Kind: Downgrade, Handle: h.number, Maybe: e.err != nil})
+		}
+		if e := h.given; e != nil {
+			s.add(h.actor, e.span, Operation{Kind: Unlocking, Handle: h.number, Maybe: isOver(e.err)})
+		}
+	}
+	for _, at := range c.refused {
+		if at.ret < silent {
+			s.put(closer, at, Operation{Kind: Refusal})
+		}
+	}
+	if lost.call != forever {
+		lost.ret = min(lost.ret, r.clock+1)
+		s.put(losses+c.client.slot, lost, Operation{Kind: Loss})
+	}
+	return s.ops, explained
+}
+
+// isOver reports whether err, from Unlock, says that the lock was lost before.
+// ErrUnlock does not: it only means that the release is not confirmed.
+func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
+
+// givenBack returns when the last Unlock of the contender returned, or forever
+// if a Lock was not unlocked.
+func (c *contender) givenBack() (over int64) {
+	for _, h := range c.handles {
+		over = max(over, h.given.over())
+	}
+	return over
+}
+
+// loss estimates when c lost the lock. Both ends of lost are forever if it did
+// not. silent is the first tick at which the store may have taken the lock away
+// without telling c; an Unlock in flight at that tick counts as a loss.
+// explained is false if c has noticed a loss that no recorded cause explains.
+func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
+	end := c.givenBack()
+	if c.learned != 0 {
+		end = min(end, c.learned)
+	}
+	closing := int64(forever)
+	if e := c.client.closed; e != nil && e.call < end && !c.unlocked(e.ret) {
+		closing, end = e.call, min(end, e.ret)
+	}
+	suspect, silent := r.earliest(c, end)
+	explained = true
+	switch suspect = min(suspect, closing); {
+	case c.learned != 0 && suspect == forever: // no cause was recorded, so the loss may have happened at any time
+		suspect, explained = 0, false
+	case c.learned != 0:
+		suspect = min(suspect, c.lastCall()) // the Unlock may have removed the node, and had no answer but the loss
+	case closing != forever:
+	case silent != forever:
+		suspect = min(silent, c.lastCall())
+	default:
+		return span{forever, forever}, silent, true
+	}
+	return span{max(c.granted.call, suspect), end}, silent, explained
+}
+
+// unlocked reports whether all Locks of the contender were unlocked by calls
+// that began before the given tick and did not report a loss.
+func (c *contender) unlocked(before int64) bool {
+	return !slices.ContainsFunc(c.handles, func(h *handle) bool {
+		return h.given == nil || h.given.call >= before || isOver(h.given.err)
+	})
+}
+
+// lastCall returns when the last Unlock of the contender began, or forever if a
+// Lock was not unlocked.
+func (c *contender) lastCall() (last int64) {
+	for _, h := range c.handles {
+		if h.given == nil {
+			return forever
+		}
+		last = max(last, h.given.call)
+	}
+	return last
+}
+
+// earliest returns the earliest tick at which a cause recorded until end may
+// have taken the lock from c. silent is the same for causes that the holder
+// need not notice. Both are forever if there is no such cause.
+func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
+	any, silent = forever, forever
+	for _, cause := range r.causes {
+		if !cause.may(c, end) {
+			continue
+		}
+		from := cause.call
+		if cause.sudden() {
+			from = cause.ret
+		}
+		any = min(any, from)
+		if !cause.told {
+			silent = min(silent, from)
+		}
+	}
+	return any, silent
+}

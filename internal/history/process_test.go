@@ -1,0 +1,201 @@
+package history
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/recipes"
+)
+
+// process is a simulated process with its own connection to the store. All its
+// actors share its lock client.
+type process struct {
+	run    *run
+	number int
+	faults *faults.Connector
+	slot   *slot
+
+	mu             sync.Mutex
+	present        driver.Session // latest session, not wrapped by the fault injection
+	session        int            // number of the session in present
+	cuts           map[int]cut    // by session number
+	paused         bool
+	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
+	lostAt         time.Time // when a message of the client was last lost
+	suspect        bool      // whether a fault was recorded as a cause of losses
+}
+
+// cut tells which directions of a session are blocked.
+type cut struct{ requests, replies bool }
+
+func (r *run) newProcess(number int) *process {
+	c := &process{run: r, number: number, cuts: make(map[int]cut)}
+	c.faults = faults.New(c, r.gate.plan(c))
+	c.slot = newSlot(number, c.open)
+	return c
+}
+
+// Connect connects to the real store. It is called by the connector in
+// c.faults, which adds the faults.
+func (c *process) Connect(ctx context.Context) (driver.Session, error) {
+	s, err := c.run.store.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.present = s
+	if c.run.wrap != nil {
+		return c.run.wrap(c.run.store, s), nil
+	}
+	return s, nil
+}
+
+func (c *process) open() *recipes.Client {
+	backOffs := 0
+	var mu sync.Mutex
+	return recipes.NewClient(c.faults, recipes.WithTrace(c.run.hooks()), recipes.WithBackOff(func() recipes.BackOff {
+		mu.Lock()
+		defer mu.Unlock()
+		backOffs++
+		return &constant{odd: time.Duration(c.number*1000 + backOffs%1000)}
+	}))
+}
+
+// constant is a back-off without jitter, which keeps runs repeatable. Each
+// instance has a distinct duration, so that no two timers fire at the same
+// instant.
+type constant struct {
+	n   int
+	odd time.Duration
+}
+
+func (c *constant) NextBackOff() time.Duration {
+	c.n++
+	return min(time.Duration(c.n)*37*time.Millisecond, time.Second) + c.odd
+}
+func (c *constant) Reset() { c.n = 0 }
+
+// liveSession returns the client's session and its number, or nil if the client
+// has none or is paused.
+func (c *process) liveSession() (s driver.Session, number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.present == nil || c.paused || c.present.Err() != nil {
+		return nil, 0
+	}
+	return c.present, c.session
+}
+
+func (c *process) connected(number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = number
+}
+
+func (c *process) isCut(session int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, is := c.cuts[session]
+	return is
+}
+
+func (c *process) setCut(session int, kind cut) {
+	c.suspected()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts[session] = kind
+}
+
+func (c *process) heal(session int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cuts, session)
+	c.disturbedUntil = laterOf(c.disturbedUntil, time.Now())
+}
+
+func (c *process) setPaused(paused bool) (changed bool) {
+	c.suspected()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed = c.paused != paused
+	c.paused = paused
+	return changed
+}
+
+func (c *process) isPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused
+}
+
+// holdsBack reports whether a message must not be delivered yet, because its
+// client is paused or its session is disconnected in that direction.
+func (c *process) holdsBack(r faults.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cut := c.cuts[r.Session]
+	if r.Stage == faults.StageRequest {
+		return c.paused || cut.requests
+	}
+	return c.paused || cut.replies
+}
+
+// disturb records that a fault may keep the client from noticing a loss until
+// the given time.
+func (c *process) disturb(until time.Time) {
+	c.suspected()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturbedUntil = laterOf(c.disturbedUntil, until)
+}
+
+// suspected records that faults may cost the client its locks from now on.
+func (c *process) suspected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.suspect {
+		c.suspect = true
+		c.run.record.begin(cause{what: "faults", slot: c.number, told: true})
+	}
+}
+
+func (c *process) loses() {
+	c.suspected()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lostAt = time.Now()
+}
+
+// disturbedSince reports whether a fault may have delayed the client since t.
+// It also counts messages lost up to a second before t, because a call may join
+// a connection attempt that was already failing.
+func (c *process) disturbedSince(t time.Time) bool {
+	if !c.calmSince(t).Equal(t) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lostAt.After(t.Add(-time.Second))
+}
+
+// calmSince returns when a fault last kept the client from reaching the store,
+// or t if that is later. While such a fault lasts, it returns the current time.
+func (c *process) calmSince(t time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.cuts) > 0 || c.paused {
+		return time.Now()
+	}
+	return laterOf(c.disturbedUntil, t)
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

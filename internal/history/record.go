@@ -1,0 +1,494 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dlock-go/dlock"
+)
+
+// span is the time of a call, in ticks of the recorder's logical clock.
+type span struct{ call, ret int64 }
+
+func (s span) overlaps(o span) bool { return s.call <= o.ret && o.call <= s.ret }
+
+const forever = math.MaxInt64
+
+// client is a lock client. When it is closed, a new client takes over its slot
+// in the history.
+type client struct {
+	slot   int
+	locks  *dlock.Client
+	closed *ending
+}
+
+type attempt struct {
+	span
+	actor   int
+	client  *client
+	queue   string
+	mode    dlock.Mode
+	units   int // of a semaphore; 0 for a read-write lock
+	try     bool
+	limited bool    // whether the call has a deadline
+	within  *handle // the Lock whose context the call was given, as for a re-entry; nil if there is none
+	synced  int64   // tick up to which the client has seen all changes; 0 if unknown
+
+	campaign bool          // whether the call is that of an election
+	tick     time.Time     // for which Once was called; zero for other calls
+	unlock   func() error  // ends the function of Once; nil for other calls
+	limit    time.Duration // until the call is cancelled or times out; 0 if it is not
+
+	began   time.Time
+	ended   time.Time
+	before  dlock.Mode // for a re-entry: strongest mode of the contender when the call began, or 0 if it had lost the lock
+	kept    bool       // for a re-entry: whether the contender had the lock when the call returned
+	queued  []placed
+	retried bool  // whether a failed request may have left a node that blocks this same call
+	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
+	got     *handle
+	err     error
+}
+
+// placed is a node that an attempt has created, at some time within the span.
+type placed struct {
+	span
+	token int64
+}
+
+// contender is a contender that was granted the lock. handles are its Locks:
+// the first one and its re-entries.
+type contender struct {
+	id      int
+	client  *client
+	queue   string
+	mode    dlock.Mode // as granted; a downgrade does not change it
+	units   int        // of a semaphore; 0 for a read-write lock
+	token   int64
+	node    string
+	granted span
+	handles []*handle
+	refused []span // re-entries that were refused because they would upgrade the lock
+	learned int64  // tick at which the contender first noticed that it had lost the lock, or 0
+}
+
+// handle is a Lock.
+type handle struct {
+	*contender
+	number  int // 0 for the first Lock of the contender, then 1, 2, ... for re-entries
+	actor   int
+	mode    dlock.Mode
+	lock    *dlock.Lock
+	unlock  func() error // in place of the Lock's method; nil for none
+	entered span
+	answers []seen
+	lowered []*ending // calls of Downgrade
+	given   *ending   // the call of Unlock; nil if there was none
+}
+
+func (h *handle) String() string {
+	return fmt.Sprintf("actor %d, #%d.%d of %s (%s, token %d)", h.actor, h.id, h.number, h.queue, h.lock.Node(), h.token)
+}
+
+// seen is an observation that a Lock was held, in the given mode.
+type seen struct {
+	span
+	actor int
+	mode  dlock.Mode
+}
+
+// ending is a call that ends a hold: Unlock, Downgrade or [dlock.Client.Close].
+type ending struct {
+	span
+	at  time.Time // wall clock at the return of the call
+	err error
+}
+
+func (e *ending) over() int64 {
+	if e == nil {
+		return forever
+	}
+	return e.ret
+}
+
+// cause is an event that can take locks away, such as a fault or an operator's
+// removal. It affects one client, one queue or one node, or all of them.
+type cause struct {
+	span
+	what  string
+	slot  int    // slot of the client that is affected, or -1 for all
+	queue string // affected queue; "": all
+	node  string // node that is affected, see nodeOf; "": all
+	told  bool   // whether the store makes the next grant only after the holder must know of the loss
+	upTo  int64  // highest token in the queue that was removed; 0 if the cause is not the removal of a queue
+}
+
+// sudden reports whether the cause is the removal of a whole queue at one
+// instant, so that all losses it explains happened at that instant.
+func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
+
+// may reports whether c can be the reason why h had lost the lock by the tick
+// end. A cause with told set can also explain a loss after the cause has ended,
+// because a session that was cut off may expire long after the cut.
+func (c cause) may(h *contender, end int64) bool {
+	switch {
+	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
+		return false
+	case c.told:
+		return c.call <= end
+	}
+	return c.overlaps(span{h.granted.call, end})
+}
+
+// leftAt returns when the contender's last Lock was unlocked. clean reports
+// whether its node was certainly gone from the store by then.
+func (c *contender) leftAt() (at int64, clean bool) {
+	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
+	return c.givenBack(), clean
+}
+
+// ended returns the wall-clock time at which the contender's last Unlock
+// returned. It returns zero if a Lock was not unlocked.
+func (c *contender) ended() (at time.Time) {
+	for _, h := range c.handles {
+		switch {
+		case h.given == nil || h.given.ret == forever:
+			return time.Time{}
+		case h.given.at.After(at):
+			at = h.given.at
+		}
+	}
+	return at
+}
+
+// nodeOf returns a node name without what changes when the holder of units has
+// waited, and without its mode, which a downgrade changes.
+func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S", "-H").Replace(name) }
+
+// watcher is told of calls while they are made.
+type watcher interface {
+	// granted is called in the goroutine of a call that was granted h, before
+	// it returns. ctx is the context of the call.
+	granted(ctx context.Context, h *handle)
+	returned(a *attempt)
+	// leaving is called before an Unlock, and left after it.
+	leaving(h *handle) (left func(err error))
+	downgraded(h *handle)
+}
+
+// recorder records the calls of all clients of one store and the causes of
+// losses.
+type recorder struct {
+	// watch judges the calls. It asks the holders itself, because a holder must
+	// learn of a loss even if nobody calls Err. Nil for none.
+	watch watcher
+
+	mu         sync.Mutex
+	clock      int64
+	attempts   []*attempt
+	contenders []*contender
+	live       []*handle // Locks that may still be held
+	causes     []cause
+	empty      map[string][]int64 // ticks at which the queue was empty and no call was in flight, by queue
+	// lagging is set for an ensemble. A server may then lag behind the others
+	// and refuse a try although the lock is free.
+	lagging bool
+	// grace is how long a node may outlive the call that made it; 0 if unknown.
+	grace time.Duration
+}
+
+func (r *recorder) tick() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next()
+}
+
+// next advances the logical clock. The caller holds mu.
+func (r *recorder) next() int64 {
+	r.clock++
+	return r.clock
+}
+
+// cause calls play, which injects a fault, and records the fault as a possible
+// cause of losses. play returns false if the fault may still take effect later,
+// at any time until the end of the history.
+func (r *recorder) cause(c cause, play func() (over bool)) {
+	end := r.begin(c)
+	if play() {
+		end()
+	}
+}
+
+// done returns f as an argument for cause, for a fault that is over when f
+// returns.
+func done(f func()) func() bool {
+	return func() bool {
+		f()
+		return true
+	}
+}
+
+// begin records that a fault begins. It can explain losses until end is called,
+// and later ones if c.told is set.
+func (r *recorder) begin(c cause) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.call, c.ret = r.next(), forever
+	i := len(r.causes)
+	r.causes = append(r.causes, c)
+	return func() { r.note(func() { r.causes[i].ret = r.next() }) }
+}
+
+func (r *recorder) settled(queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.empty == nil {
+		r.empty = make(map[string][]int64)
+	}
+	r.empty[queue] = append(r.empty[queue], r.next())
+}
+
+// take calls Lock or a similar method and records the result. After a grant it
+// checks the Locks of all other holders, which must have noticed by then if
+// they had lost the lock.
+func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Lock, error)) *handle {
+	r.mu.Lock()
+	a.call, a.ret = r.next(), forever
+	r.attempts = append(r.attempts, a)
+	r.mu.Unlock()
+	a.before = r.strongest(a)
+	l, err := call()
+	now := time.Now()
+	a.kept = r.strongest(a) != 0
+	r.mu.Lock()
+	a.ret, a.ended, a.err = r.next(), now, err
+	var others []*handle
+	if l != nil {
+		others = slices.Clone(r.live)
+		r.won(a, l)
+	} else if a.reenters() {
+		r.refused(a)
+	}
+	r.mu.Unlock()
+	if r.watch != nil {
+		if l != nil {
+			r.watch.granted(ctx, a.got)
+		}
+		r.watch.returned(a)
+		return a.got
+	}
+	for _, other := range others {
+		if other.queue == a.queue {
+			r.ask(a.actor, other)
+		}
+	}
+	return a.got
+}
+
+// reenters reports whether the call was given the context of a Lock of the same
+// name.
+func (a *attempt) reenters() bool { return a.within != nil && a.within.queue == a.queue }
+
+// strongest returns the strongest mode in which the contender of a re-entry
+// holds the lock, or 0 if it does not.
+func (r *recorder) strongest(a *attempt) (mode dlock.Mode) {
+	if !a.reenters() {
+		return 0
+	}
+	var handles []*handle
+	r.note(func() { handles = slices.Clone(a.within.handles) })
+	for _, h := range handles {
+		if m := h.lock.Mode(); h.lock.Err() == nil {
+			mode = max(mode, m)
+		}
+	}
+	return mode
+}
+
+// current returns the call of an actor that is in flight, or nil.
+func (r *recorder) current(actor int) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range slices.Backward(r.attempts) {
+		if a.actor == actor && a.ret == forever {
+			return a
+		}
+	}
+	return nil
+}
+
+// won records that a was granted the Lock l, as a re-entry or as the first Lock
+// of a new contender. The caller holds mu.
+func (r *recorder) won(a *attempt, l *dlock.Lock) {
+	var c *contender
+	if a.reenters() && l.Token() == a.within.token {
+		c = a.within.contender
+	} else {
+		c = &contender{
+			id: len(r.contenders) + 1, client: a.client, queue: a.queue, mode: a.mode, units: a.units,
+			token: l.Token(), node: nodeOf(l.Node()), granted: a.span,
+		}
+		r.contenders = append(r.contenders, c)
+	}
+	a.got = &handle{contender: c, number: len(c.handles), actor: a.actor, mode: a.mode, lock: l, unlock: a.unlock, entered: a.span}
+	c.handles = append(c.handles, a.got)
+	r.live = append(r.live, a.got)
+}
+
+// refused records what the error of a re-entry shows about the lock. The caller
+// holds mu.
+func (r *recorder) refused(a *attempt) {
+	switch c := a.within.contender; {
+	case errors.Is(a.err, dlock.ErrUpgrade):
+		c.refused = append(c.refused, a.span)
+	case errors.Is(a.err, dlock.ErrLost):
+		r.lost(c)
+	}
+}
+
+// lost records that a contender has noticed that it had lost the lock. The
+// caller holds mu.
+func (r *recorder) lost(c *contender) {
+	if c.learned == 0 {
+		c.learned = r.clock
+	}
+	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
+}
+
+// queuedAs records that an attempt has created a node with the given token.
+func (r *recorder) queuedAs(a *attempt, token int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := placed{span{a.call, r.next()}, token}
+	if n := len(a.queued); n > 0 {
+		p.call = a.queued[n-1].ret
+	}
+	a.queued = append(a.queued, p)
+}
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+func (r *recorder) cancel(a *attempt, cancel func()) {
+	r.note(func() { a.gaveUp = r.next() })
+	cancel()
+}
+
+// ask calls Err and Mode of a Lock, records the answer, and reports whether the
+// Lock is still held.
+func (r *recorder) ask(actor int, h *handle) bool {
+	if r.watch != nil {
+		return !isClosed(h.lock.Lost())
+	}
+	call := r.tick()
+	mode := h.lock.Mode()
+	err := h.lock.Err()
+	same := h.lock.Mode() == mode
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.next()
+	switch {
+	case err == nil && same:
+		h.answers = append(h.answers, seen{span{call, now}, actor, mode})
+	case errors.Is(err, dlock.ErrLost):
+		r.lost(h.contender)
+	}
+	return err == nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *recorder) downgrade(h *handle, call func() error) error {
+	e := new(ending)
+	r.note(func() { h.lowered = append(h.lowered, e) })
+	err := r.end(h, e, call)
+	if err == nil && r.watch != nil {
+		r.watch.downgraded(h)
+	}
+	return err
+}
+
+func (r *recorder) unlock(h *handle) error {
+	e := new(ending)
+	r.note(func() { h.given = e })
+	left, call := func(error) {}, h.lock.Unlock
+	if r.watch != nil {
+		left = r.watch.leaving(h)
+	}
+	if h.unlock != nil {
+		call = h.unlock
+	}
+	err := r.end(h, e, call)
+	left(err)
+	r.note(func() { r.live = slices.DeleteFunc(r.live, func(o *handle) bool { return o == h }) })
+	return err
+}
+
+func (r *recorder) end(h *handle, e *ending, call func() error) error {
+	r.note(func() { e.call, e.ret = r.next(), forever })
+	err := call()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.ret, e.at, e.err = r.next(), time.Now(), err
+	if errors.Is(err, dlock.ErrLost) {
+		r.lost(h.contender)
+	}
+	return err
+}
+
+// close closes a client and then checks all of its Locks.
+func (r *recorder) close(c *client) error {
+	e := &ending{span: span{ret: forever}}
+	r.note(func() { e.call, c.closed = r.next(), e })
+	err := c.locks.Close()
+	r.note(func() { e.ret, e.err = r.next(), err })
+	for _, h := range r.held(c) {
+		r.ask(closer, h) // if it still counts as held, the judge refuses the history
+	}
+	return err
+}
+
+func (r *recorder) held(c *client) (all []*handle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.live {
+		if h.client == c {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// target chooses the slot of a client that a fault shall hit. It prefers
+// clients that hold a lock.
+func (r *recorder) target(draw *rand.Rand, slots int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.live) > 0 && draw.IntN(3) > 0 {
+		return r.live[draw.IntN(len(r.live))].client.slot
+	}
+	return draw.IntN(slots)
+}
+
+// Rows of the picture for events without an actor.
+const (
+	closer = 0
+	losses = 1000 // row for the losses of slot 0, followed by those of the other slots
+)

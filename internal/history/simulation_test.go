@@ -1,0 +1,113 @@
+package history
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+var (
+	seeds = flag.Int("seeds", 0, "how many seeds to run; 0 means 20,000, of which the race detector sees 500")
+	first = flag.Uint64("seed", 1, "the first seed")
+
+	allUnits = flag.Bool("units", false, "use semaphores in every run, not only in one of eight")
+)
+
+const (
+	manySeeds  = 20_000
+	racedSeeds = 500 // fewer, because the race detector makes a run ten times slower
+)
+
+func TestNoSeedBreaksTheLock(t *testing.T) {
+	switch {
+	case *seeds > 0:
+		runSeeds(t, *first, *seeds)
+	case raced:
+		runSeeds(t, *first, racedSeeds)
+	default:
+		runSeeds(t, *first, manySeeds)
+	}
+}
+
+func TestNoFurtherSeedBreaksTheLock(t *testing.T) {
+	if testing.Short() || !raced || *seeds > 0 {
+		t.Skip("runs only after the raced seeds of TestNoSeedBreaksTheLock")
+	}
+	runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds)
+}
+
+func runSeeds(t *testing.T, first uint64, n int) {
+	var next atomic.Uint64
+	next.Store(first)
+	last := first + uint64(n)
+	var seen figures
+	t.Run("seeds", func(t *testing.T) {
+		for w := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("worker", w), func(t *testing.T) {
+				t.Parallel()
+				for seed := next.Add(1) - 1; seed < last && !t.Failed(); seed = next.Add(1) - 1 {
+					r := one(t, seed)
+					seen.add(r.record, r.saved)
+					seen.count(r.counts)
+				}
+			})
+		}
+	})
+	t.Log(&seen)
+	if n >= racedSeeds && !t.Failed() {
+		seen.complete(t, everything...)
+	}
+}
+
+// kept is the number of seeds whose records are saved for the search.
+const kept = 300
+
+func one(t *testing.T, seed uint64) *run {
+	var r *run
+	synctest.Test(t, func(t *testing.T) { r = play(t, seed, nil) })
+	r.saved = r.record.record("virtual time", fmt.Sprint("seed ", seed), r.all)
+	if len(r.saved.Wrong) > 0 {
+		t.Error(report(seed, r))
+	}
+	if os.Getenv(Directory) != "" && (seed <= kept || len(r.saved.Wrong) > 0) {
+		r.saved.save(t)
+	}
+	return r
+}
+
+func report(seed uint64, r *run) string {
+	return fmt.Sprintf("seed %d: %s\n%v\nagain: go test ./internal/history -run=TestNoSeed -seeds=1 -seed=%d",
+		seed, strings.Join(r.saved.Wrong, "\n\t"), r, seed)
+}
+
+// everything lists the events that must occur in any 500 runs. Without
+// this check, a part of the simulation could stop working unnoticed.
+var everything = []string{
+	"client closed", "create without list", "create without list and watch", "create without watch", "cut off", "delayed",
+	"node of a waiter removed", "node removed", "process paused", "queue removed", "release lost", "reply lost",
+	"request lost", "request repeated", "session ended", "session expired", "grants of units", "terms", "runs", "ticks done",
+	"loss reported by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable", "watch closed early",
+}
+
+// runUnraced runs seeds in a test binary built without the race detector, which
+// is faster. Without a go command, it runs them in this process.
+func runUnraced(t *testing.T, first uint64, n int) {
+	if _, err := exec.LookPath("go"); err != nil {
+		runSeeds(t, first, n)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-count=1", "-v", "-run=^TestNoSeedBreaksTheLock$",
+		"-timeout=8m", ".", fmt.Sprint("-seeds=", n), fmt.Sprint("-seed=", first))
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	t.Logf("%s", out)
+}
