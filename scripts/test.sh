@@ -118,7 +118,8 @@ else
 	sh scripts/need-peers.sh || exit 1
 	need_all
 	tests . "$two -run $(long_tests .)" $(long_packages .)
-	tests . "$alone -short" ./internal/history # for its records
+	tests . "$alone" ./internal/history # for its records
+	tests . "$alone -race=false -run TestNoSeed" ./internal/history -seeds=20000
 	tests . "$two" ./internal/zktest
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
 	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)

@@ -147,35 +147,14 @@
 //
 // The state consists of the Locks held, with their modes, the highest token so
 // far, and the highest token of a writer or of units. Each operation happens at
-// one instant between its call and its return:
-//
-//   - An exclusive grant needs a lock that is not held, and a token above all
-//     tokens granted before, because the lock is granted in the order of
-//     arrival.
-//   - A grant of units needs as many free units, no holder of the read-write
-//     lock, and a token above all tokens granted before, whatever they want.
-//     Otherwise units count as shared.
-//   - A shared grant needs a lock that is held neither exclusively nor with
-//     units, and a token above those of all writers and units. It does not
-//     raise the token that the next reader needs.
-//   - A re-entry needs its contender to hold the lock, and exclusively if that
-//     is what it asks for. The refusal of an upgrade needs the contender to
-//     hold the lock shared.
-//   - Unlock takes one Lock from its contender, even if the outcome is unknown:
-//     the holder no longer counts, and a node that stays in the store grants
-//     the lock to nobody else. The last Unlock is the release. If only shared
-//     Locks remain, an Unlock is a downgrade.
-//   - A downgrade turns an exclusive Lock into a shared one, even if its
-//     outcome is unknown, because that is what its holder is told.
-//   - An answer "still held" needs that Lock to be held, in that mode.
-//   - An operator's removal of a whole queue is one instant in memory. No node
-//     that was in the queue can be granted later, and its holders do not lose
-//     the lock before that instant.
-//   - A loss takes all Locks from a contender, at some instant after its cause
-//     and before the contender has learned of it. A close is a cause for all
-//     locks of the client, until it returns. It takes nothing from an Unlock
-//     that reports ErrUnlock, which may have reached the store before the close
-//     began. The same holds for the last Unlock if it reports the loss.
+// one instant between its call and its return, and has to be possible in the
+// state: see package internal/longtest/histories. An Unlock or a downgrade counts
+// even if its outcome is unknown, because that is what its holder is told. A loss
+// takes all Locks from a contender, at some instant after its cause and before
+// the contender has learned of it. A close is a cause for all locks of the client,
+// until it returns. It takes nothing from an Unlock that reports ErrUnlock, which
+// may have reached the store before the close began. The same holds for the last
+// Unlock if it reports the loss.
 //
 // There are two kinds of causes. If the store drops a silent session, the
 // client must know before the store grants the lock to another contender.
@@ -183,11 +162,6 @@
 // that later answers "still held". But no client can know at once that an
 // operator has removed a node, or has ended a session by force. Answers after
 // such a cause prove nothing, and the release may be as early as the cause.
-//
-// Locks of different names are judged separately. Each history is cut at
-// instants without an operation in flight at which the state does not depend on
-// the order of the operations before. This makes the search take milliseconds;
-// one that does not end fails the test.
 //
 // # Other rules
 //

@@ -51,13 +51,6 @@ func (j *journal) fail(format string, args ...any) {
 	j.complaints.add(format, args...)
 }
 
-func (j *journal) failure() string {
-	if !j.any() {
-		return ""
-	}
-	return j.all[0]
-}
-
 // epoch is the time at which virtual time starts.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 

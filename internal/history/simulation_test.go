@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -13,39 +12,16 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many seeds to run; 0 means 20,000, of which the race detector sees 500")
+	seeds = flag.Int("seeds", 500, "how many seeds to run")
 	first = flag.Uint64("seed", 1, "the first seed")
 
 	allUnits = flag.Bool("units", false, "use semaphores in every run, not only in one of eight")
 )
 
-const (
-	manySeeds  = 20_000
-	racedSeeds = 500 // fewer, because the race detector makes a run ten times slower
-)
-
 func TestNoSeedBreaksTheLock(t *testing.T) {
-	switch {
-	case *seeds > 0:
-		runSeeds(t, *first, *seeds)
-	case raced:
-		runSeeds(t, *first, racedSeeds)
-	default:
-		runSeeds(t, *first, manySeeds)
-	}
-}
-
-func TestNoFurtherSeedBreaksTheLock(t *testing.T) {
-	if testing.Short() || !raced || *seeds > 0 {
-		t.Skip("runs only after the raced seeds of TestNoSeedBreaksTheLock")
-	}
-	runUnraced(t, *first+racedSeeds, manySeeds-racedSeeds)
-}
-
-func runSeeds(t *testing.T, first uint64, n int) {
 	var next atomic.Uint64
-	next.Store(first)
-	last := first + uint64(n)
+	next.Store(*first)
+	last := *first + uint64(*seeds)
 	var seen figures
 	t.Run("seeds", func(t *testing.T) {
 		for w := range runtime.GOMAXPROCS(0) {
@@ -60,7 +36,7 @@ func runSeeds(t *testing.T, first uint64, n int) {
 		}
 	})
 	t.Log(&seen)
-	if n >= racedSeeds && !t.Failed() {
+	if *seeds >= 500 && !t.Failed() {
 		seen.complete(t, everything...)
 	}
 }
@@ -93,21 +69,4 @@ var everything = []string{
 	"node of a waiter removed", "node removed", "process paused", "queue removed", "release lost", "reply lost",
 	"request lost", "request repeated", "session ended", "session expired", "grants of units", "terms", "runs", "ticks done",
 	"loss reported by Err alone", "unlock: client closed", "unlock: lock lost", "unlock: store unavailable", "watch closed early",
-}
-
-// runUnraced runs seeds in a test binary built without the race detector, which
-// is faster. Without a go command, it runs them in this process.
-func runUnraced(t *testing.T, first uint64, n int) {
-	if _, err := exec.LookPath("go"); err != nil {
-		runSeeds(t, first, n)
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-race=false", "-count=1", "-v", "-run=^TestNoSeedBreaksTheLock$",
-		"-timeout=8m", ".", fmt.Sprint("-seeds=", n), fmt.Sprint("-seed=", first))
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
-	}
-	t.Logf("%s", out)
 }

@@ -1,18 +1,14 @@
 package endtoend_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/zktest"
-	"github.com/dlock-go/dlock/recipes"
 )
 
 // A queue is a container node, which ZooKeeper deletes some time after the
@@ -35,65 +31,6 @@ func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 			there, _, err := w.raw.Exists(w.path("q"))
 			return err == nil && !there
 		}, func() string { return "the server does not remove the queue" })
-	}
-}
-
-// Queues come and go under their clients, because the server or an operator
-// removes empty ones, or because their sequences come to an end.
-func TestTokensRiseAndNoLockIsTakenAwayWhileQueuesAreMadeAnew(t *testing.T) {
-	const queues, turns = 3, 200
-	for name, c := range map[string]struct {
-		options []zktest.Option
-		params  string
-		remove  bool
-	}{
-		"by the server":      {options: []zktest.Option{zktest.WithContainerCheck(time.Millisecond)}},
-		"by an operator":     {remove: true},
-		"at their sequences": {params: "&sequence_limit=40"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newFixtureOn(t, zktest.Start(t, c.options...))
-			var (
-				referees [queues]referee
-				made     sync.Map // epochs of all queues; a recreated queue gets a new one
-				wg       sync.WaitGroup
-			)
-			trace := dlock.WithTrace(&recipes.Trace{Queued: func(_ context.Context, i recipes.QueuedInfo) { made.Store(i.Place.Epoch, true) }})
-			for i, client := range w.clients(3, c.params) {
-				wg.Go(func() {
-					for n := range turns {
-						queue := n * (i + 1) % queues // clients meet in some queues and leave others empty
-						name := fmt.Sprint("q", queue)
-						mode := dlock.Exclusive
-						if n%4 == i {
-							mode = dlock.Shared
-						}
-						l, err := entering(client.RWMutex(name, trace), mode)(w.soon())
-						if err == nil {
-							err = referees[queue].pass(l)
-						}
-						if err != nil {
-							referees[queue].add("client %d, turn %d: %v", i, n, err)
-						}
-						if c.remove && n%10 == 0 {
-							_ = w.raw.Delete(w.path(name), -1) // fails unless the queue is empty
-						}
-					}
-				})
-			}
-			wg.Wait()
-			entries, epochs := 0, 0
-			for i := range referees {
-				referees[i].none(t)
-				entries += referees[i].entries
-				w.listed(fmt.Sprint("q", i))
-			}
-			require.Equal(t, 3*turns, entries)
-			made.Range(func(any, any) bool { epochs++; return true })
-			t.Logf("the queues were made %d times", epochs)
-			require.Greater(t, epochs, 2*queues, "too few queues have come and gone")
-		})
 	}
 }
 

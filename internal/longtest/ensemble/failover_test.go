@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/longtest/survey"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Clients count under a lock while the servers are killed and restarted one by
-// one. No increment may be lost. Another client holds a second lock, which a
+// Clients take a lock while the servers are killed and restarted one by one.
+// There may never be two holders. Another client holds a second lock, which a
 // short outage must not cost it. If a fault of ZooKeeper makes the servers
 // diverge (see package survey), the test starts over with new ones.
-func TestServersAreKilledOneByOneAndNothingIsLost(t *testing.T) {
+func TestServersAreKilledOneByOneAndNoLockHasTwoHolders(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
 		diverged := false
@@ -35,8 +36,10 @@ func killOneByOne(t *testing.T) (diverged bool) {
 	e := ensemble(t, 10)
 	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")
 	outages, short := 0, 0
-	counter := dsn("/l?session_timeout=10s", e.Addrs()...)
-	c := startCounting(t, counter, counter, counter, counter)
+	var holders history.Holders
+	stop := holders.Load(t, 4, func() (*dlock.Client, error) {
+		return dlock.Open("zk", dsn("/l?session_timeout=10s", e.Addrs()...), quiet())
+	})
 	kill := func(what string, server int) {
 		t.Helper()
 		if diverged {
@@ -54,11 +57,11 @@ func killOneByOne(t *testing.T) (diverged bool) {
 			short++
 		}
 		h.requireHeld(t, outage)
-		goesOn := c.goesOn(t, 20)
+		goesOn := holders.GoOn()
 		e.Servers[server].Restart()
 		e.WaitQuorum(t)
-		if !goesOn || !c.goesOn(t, 20) {
-			requireDivergence(t, e, "/l/counting")
+		if !goesOn || !holders.GoOn() {
+			requireDivergence(t, e, "/l/q")
 			diverged = true
 			return
 		}
@@ -77,7 +80,7 @@ func killOneByOne(t *testing.T) (diverged bool) {
 		kill(fmt.Sprintf("server %d of all, one after the other", i), i)
 	}
 	require.NoError(t, h.lock.Unlock())
-	c.stop(t)
+	stop()
 	if !diverged && 2*short < outages {
 		t.Skipf("on a machine that is so slow, this shows little: %d of %d outages were short enough for the lock to be kept", short, outages)
 	}
@@ -88,18 +91,12 @@ func killOneByOne(t *testing.T) (diverged bool) {
 // accepted reason why clients may be stuck.
 func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Helper()
-	all := survey.Repeat(func() survey.Survey { return survey.Ask(e, []string{queue}) }, func() bool {
-		time.Sleep(survey.Pause)
-		return true
-	})
-	differences := survey.Differences(all)
+	differences, last := survey.Find(e, []string{queue}, nil)
 	if len(differences) == 0 {
-		t.Fatalf("not within %v: the clients go on counting. The servers have not diverged, in %d surveys:\n%v", bound, len(all), all[len(all)-1])
+		t.Fatalf("not within %v: the clients take the lock. The servers have not diverged:\n%v", bound, last)
 	}
 	t.Logf("the clients are stuck, since the servers have diverged:\n%s", strings.Join(differences, "\n"))
 }
-
-func other(a, b int) int { return 3 - a - b }
 
 // steadyHolder is a client that holds one lock throughout the test.
 type steadyHolder struct {

@@ -3,7 +3,6 @@ package ensemble
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,8 +95,6 @@ func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
-
-func allBut(addrs []string, i int) []string { return slices.Delete(slices.Clone(addrs), i, i+1) }
 
 // open returns a client, which need not be connected yet, and closes it when
 // the test ends.

@@ -89,6 +89,7 @@ type routed struct {
 	testing.TB
 	servers []string
 	chroot  string
+	params  string    // of the data source name
 	routes  *sync.Map // of all connectors, by session
 	raw     *zk.Conn
 }
@@ -100,7 +101,7 @@ func (c *routed) Connect(ctx context.Context) (driver.Session, error) {
 		p := zktest.NewProxy(c, addr)
 		to.proxies, hosts = append(to.proxies, p), append(hosts, p.Addr())
 	}
-	connector, err := zkdriver.Driver{}.OpenConnector(dsn(c.chroot+"?session_timeout="+historyTimeout.String(), hosts...))
+	connector, err := zkdriver.Driver{}.OpenConnector(dsn(c.chroot+"?session_timeout="+historyTimeout.String()+c.params, hosts...))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ var opcodes = map[faults.Op]func(int32) bool{
 
 // makeHistories makes histories on these servers, with faults of clients and of
 // operators.
-func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(testing.TB) string) {
+func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(testing.TB) string, params string) {
 	var routes sync.Map
 	of := func(s driver.Session) route {
 		to, _ := routes.Load(s)
@@ -151,7 +152,7 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	s.Config = dlocktest.Config{
 		SessionTimeout: historyTimeout,
 		New: func(t *testing.T) driver.Connector {
-			return &routed{t, addrs, chroot(t), &routes, zktest.Dial(t, time.Minute, addrs...)}
+			return &routed{t, addrs, chroot(t), params, &routes, zktest.Dial(t, time.Minute, addrs...)}
 		},
 		Drop:        func(_ *testing.T, s driver.Session) { of(s).expire() },
 		CutOff:      func(_ *testing.T, s driver.Session) (heal func()) { return of(s).cutOff() },
@@ -167,13 +168,23 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	history.Run(t, s)
 }
 
+// Queues come and go under their clients, because the server removes empty ones,
+// or because their sequences come to an end.
 func TestHistoriesOnZooKeeper(t *testing.T) {
 	t.Parallel()
-	for i := range 4 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []zktest.Option
+		params  string
+	}{
+		"by default":            {},
+		"queues that go":        {[]zktest.Option{zktest.WithContainerCheck(time.Millisecond)}, ""},
+		"queues with few nodes": {nil, "&sequence_limit=40"},
+		"grants without events": {nil, "&handover=list"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := zktest.Shared(t)
-			makeHistories(t, history.Store{Of: "zookeeper"}, []string{server.Addr()}, server.Chroot)
+			server := zktest.Start(t, c.options...)
+			makeHistories(t, history.Store{Of: "zookeeper"}, []string{server.Addr()}, server.Chroot, c.params)
 		})
 	}
 }
@@ -191,5 +202,5 @@ func TestHistoriesOnAnEnsemble(t *testing.T) {
 			heal()
 			e.WaitQuorum(t)
 		}
-	}}, e.Addrs(), chroot)
+	}}, e.Addrs(), chroot, "")
 }

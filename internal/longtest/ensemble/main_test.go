@@ -10,8 +10,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv(childVariable); dsn != "" {
-		os.Exit(child(dsn))
-	}
 	os.Exit(leakcheck.After(zktest.Main(m)))
 }

@@ -2,7 +2,6 @@ package ensemble
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,25 +15,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/recipes"
 )
-
-// A server is stopped, as by a long garbage collection. Once it continues, it
-// does not notice at first that time has passed. A holder on it must learn of
-// the loss before the lock is granted to a client of another server.
-func TestHolderOnAServerThatIsStoppedIsToldBeforeTheNextGrant(t *testing.T) {
-	t.Parallel()
-	const holders, timeout = 4, 2 * time.Second
-	e := ensemble(t, 6) // syncLimit of 3s
-	for name, server := range map[string]func(testing.TB) int{"a follower": e.Follower, "the leader": e.Leader} {
-		t.Run(name, func(t *testing.T) {
-			i := server(t)
-			runs := contendAcross(t, e, i, "/"+strings.Fields(name)[1], holders, timeout)
-			e.Servers[i].Pause()
-			logMargins(t, name+" stopped", margins(t, runs))
-			e.Servers[i].Resume()
-		})
-		e.WaitQuorum(t)
-	}
-}
 
 // A short delay of the disks must not cost the holder its lock. A long one
 // keeps its writes unanswered, and the holder must then give up the lock,

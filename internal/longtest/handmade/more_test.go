@@ -1,7 +1,6 @@
 package handmade
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -50,24 +49,6 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
-// TestAnAdvisoryLockIsTakenAgainInAPool shows that two goroutines can get the
-// lock even without a proxy, because the methods of *sql.DB use any connection
-// of the pool. Two unrelated names with one hash block each other.
-func TestAnAdvisoryLockIsTakenAgainInAPool(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Shared(t)
-	names := server.SQL(t, `SELECT min(name), max(name) FROM (SELECT 'stock/' || n AS name FROM generate_series(1, 300000) n) names
-		GROUP BY hashtext(name) HAVING count(*) > 1 LIMIT 1`)
-	one, other, found := strings.Cut(names, "|")
-	require.True(t, found, names)
-	db := connect(t, postgres(t))
-	for range 2 { // one goroutine after the other
-		_, err := db.ExecContext(t.Context(), "SELECT pg_advisory_lock(hashtext($1))", one)
-		require.NoError(t, err)
-	}
-	require.Equal(t, "f", server.SQL(t, "SELECT pg_try_advisory_lock(hashtext('"+other+"'))"))
-}
-
 // TestGetThenDel lets the key expire after the holder has compared its value, so
 // that the holder deletes another's key. With a script, there is no such gap.
 func TestGetThenDel(t *testing.T) {
@@ -112,56 +93,4 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	}
 	require.NoError(t, a.close())
 	b.granted()
-}
-
-// TestRedlockWithoutAMajority takes down one of five masters. Two contenders set
-// the key on two masters each. Neither has a majority, so both have to start over.
-func TestRedlockWithoutAMajority(t *testing.T) {
-	t.Parallel()
-	servers, addrs := masters(t, 5)
-	servers[4].Kill()
-	for i := range 2 { // another process, also halfway
-		servers[i].Do("SET", key, "another")
-	}
-	b := start(t, redisAt(addrs...)("redlock", never))
-	b.stop = "retry"
-	b.begin()
-	<-b.at
-	require.Equal(t, int64(0), servers[2].Do("EXISTS", key), "B has given up the minority that it had")
-}
-
-// TestAVersion shows the limits of a version, which an update compares with the
-// one that was read.
-func TestAVersion(t *testing.T) {
-	for store, on := range map[string]func(testing.TB) store{"PostgreSQL": postgres, "SQLite": sqlite} {
-		t.Run(store, func(t *testing.T) {
-			t.Parallel()
-			db := connect(t, on(t))
-			read := func(id int) (value, version int) {
-				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT value, version FROM item WHERE id = $1", id).Scan(&value, &version))
-				return value, version
-			}
-			update := func(id, value, version int) bool {
-				result, err := db.ExecContext(t.Context(), "UPDATE item SET value = $1, version = version + 1 WHERE id = $2 AND version = $3", value, id, version)
-				require.NoError(t, err)
-				n, err := result.RowsAffected()
-				require.NoError(t, err)
-				return n == 1
-			}
-			const notSent, sent, off = 1, 2, 0
-			value, version := read(1)
-			require.Equal(t, notSent, value, "each of two processes sends a mail")
-			require.True(t, update(1, sent, version))
-			require.False(t, update(1, sent, version))
-			_, one := read(1) // of two doctors, one must stay on duty
-			_, other := read(2)
-			require.True(t, update(1, off, one))
-			require.True(t, update(2, off, other), "both leave")
-			for range 10 { // no end in sight for a slow process
-				_, slow := read(1)
-				require.True(t, update(1, 1, slow), "a fast one")
-				require.False(t, update(1, 1, slow))
-			}
-		})
-	}
 }

@@ -3,6 +3,7 @@ package handmade
 import (
 	"database/sql"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func on(dlock string, hand ...string) store {
 }
 
 const tables = `CREATE TABLE held (name varchar(99) PRIMARY KEY, expires bigint NOT NULL);
-	CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL, version int NOT NULL); INSERT INTO item VALUES (1, 1, 1), (2, 1, 1)`
+	CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL); INSERT INTO item VALUES (1, 1)`
 
 // connect returns the database that locks by hand use.
 func connect(t testing.TB, s store) *sql.DB {
@@ -204,18 +205,18 @@ func TestTwoHolders(t *testing.T) {
 		a, b time.Duration // expiry, or session timeout
 		end  ending
 	}{
-		{"long work", "row", same(postgres, nothing), soon, never, overwritten},
-		{"long work in SQLite", "row", same(sqlite, nothing), soon, never, overwritten},
-		{"long work", "set nx px", same(onRedis, nothing), soon, never, overwritten},
-		{"long work", "script", same(onRedis, nothing), soon, never, overwritten},
+		{"long work", "row", quietly(postgres), soon, never, overwritten},
+		{"long work in SQLite", "row", quietly(sqlite), soon, never, overwritten},
+		{"long work", "set nx px", quietly(onRedis), soon, never, overwritten},
+		{"long work", "script", quietly(onRedis), soon, never, overwritten},
 		{"a clock that is ahead", "row", clockAhead, time.Hour, time.Hour, overwritten},
 		{"an operator ends the connection", "for update", terminated, 0, 0, overwritten},
 		{"an operator ends the connection", "dlock", terminated, time.Minute, time.Minute, kept},
-		{"a limit of the server ends the connection", "for update", idle, 0, 0, overwritten},
+		{"a limit of the server ends the connection", "for update", quietly(idle), 0, 0, overwritten},
 		{"the network is cut", "for update", cutOff, 0, 0, overwritten},
 		{"the network is cut", "dlock", cutOff, short, short, told},
-		{"one connection for two", "advisory", same(pgbouncer(1), nothing), 0, 0, overwritten},
-		{"one connection for two", "dlock", same(pgbouncer(1), nothing), long, long, kept},
+		{"one connection for two", "advisory", quietly(pgbouncer(1)), 0, 0, overwritten},
+		{"one connection for two", "dlock", quietly(pgbouncer(1)), long, long, kept},
 		{"the server crashes", "advisory", crash, 0, 0, overwritten},
 		{"the server crashes", "dlock", crash, time.Minute, time.Minute, kept},
 		// For dlock, see the tests of fail-overs in contrib/redisdriver.
@@ -248,10 +249,11 @@ func TestTwoHolders(t *testing.T) {
 
 func nothing(*contender) {}
 
-func same(on func(testing.TB) store, event func(*contender)) scene {
+// quietly is the scene in which nothing happens, on one store.
+func quietly(on func(testing.TB) store) scene {
 	return func(t testing.TB) (a, b store, _ func(*contender)) {
-		s := on(t)
-		return s, s, event
+		a = on(t)
+		return a, a, nothing
 	}
 }
 
@@ -274,10 +276,9 @@ func terminated(t testing.TB) (a, b store, _ func(*contender)) {
 
 const idleLimit = "options=-c%20idle_in_transaction_session_timeout%3D1s"
 
-func idle(t testing.TB) (a, b store, _ func(*contender)) {
+func idle(t testing.TB) store {
 	server := pgtest.Shared(t)
-	a = schema(t, server)(server.Addr(), idleLimit)
-	return a, a, nothing
+	return schema(t, server)(server.Addr(), idleLimit)
 }
 
 func cutOff(t testing.TB) (a, b store, _ func(*contender)) {
@@ -324,19 +325,18 @@ func forgets(t testing.TB) (a, b store, _ func(*contender)) {
 	return a, a, func(*contender) { restart(server) }
 }
 
-// cut returns an address at which nobody answers.
-func cut(t testing.TB, addr string) string {
-	network := testenv.NewProxy(t, addr, nil)
-	network.Cut()
-	return network.Addr()
-}
-
 // twoMajorities cuts A off from the fourth and the fifth server. It holds the lock
 // on the others, until the third one forgets it.
 func twoMajorities(forget func(*redistest.Server)) scene {
 	return func(t testing.TB) (a, b store, _ func(*contender)) {
 		servers, addrs := masters(t, 5)
-		a = redisAt(addrs[0], addrs[1], addrs[2], cut(t, addrs[3]), cut(t, addrs[4]))
+		reached := slices.Clone(addrs)
+		for i := 3; i < 5; i++ {
+			network := testenv.NewProxy(t, addrs[i], nil)
+			network.Cut()
+			reached[i] = network.Addr()
+		}
+		a = redisAt(reached...)
 		return a, redisAt(addrs...), func(*contender) { forget(servers[2]) }
 	}
 }

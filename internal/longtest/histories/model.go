@@ -3,6 +3,7 @@ package histories
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/anishathalye/porcupine"
@@ -11,18 +12,11 @@ import (
 	"github.com/dlock-go/dlock/internal/history"
 )
 
-// resume is an artificial operation that sets the state at the start of a
-// segment (see segments).
-const resume = history.Clearing + 1
-
 // operation is an element of a history as checked by Porcupine.
-type operation struct {
-	history.Operation
-	from state // for resume: the state left by the operations before it
-}
+type operation struct{ history.Operation }
 
 func forPorcupine(o history.Operation) porcupine.Operation {
-	return porcupine.Operation{ClientId: o.Actor, Input: operation{Operation: o}, Call: o.Call, Return: o.Return}
+	return porcupine.Operation{ClientId: o.Actor, Input: operation{o}, Call: o.Call, Return: o.Return}
 }
 
 func (o operation) String() string {
@@ -45,8 +39,6 @@ func (o operation) String() string {
 		return fmt.Sprintf("#%d no upgrade", o.Hold)
 	case history.Clearing:
 		return fmt.Sprintf("all up to token %d removed", o.Token)
-	case resume:
-		return "from here: " + o.from.String()
 	}
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
@@ -161,8 +153,6 @@ func (s state) step(o operation) (bool, state) {
 	case history.Clearing:
 		s.cleared = max(s.cleared, o.Token)
 		return true, s
-	case resume:
-		return true, o.from
 	}
 	at, found := s.find(o)
 	return found && s.holders[at].mode == o.Mode, s
@@ -179,15 +169,11 @@ func (s state) grant(o operation) (bool, state) {
 	case o.Mode == dlock.Exclusive:
 		ok = len(s.holders) == 0 && o.Token > s.top
 	}
-	return ok, s.granted(o).add(o)
-}
-
-func (s state) granted(o operation) state {
 	s.top = max(s.top, o.Token)
 	if o.Mode == dlock.Exclusive || o.Units > 0 {
 		s.fence = max(s.fence, o.Token)
 	}
-	return s
+	return ok, s.add(o)
 }
 
 // reenter gives a contender one more Lock, without a new node. It refuses an
@@ -220,6 +206,17 @@ func (s state) lower(o operation) (bool, state) {
 		s.holders[at].mode = dlock.Shared
 	}
 	return true, s
+}
+
+// partition splits a history by queue, because smaller parts are much faster to
+// search.
+func partition(all []porcupine.Operation) [][]porcupine.Operation {
+	queues := make(map[string][]porcupine.Operation)
+	for _, o := range all {
+		queue := o.Input.(operation).Queue
+		queues[queue] = append(queues[queue], o)
+	}
+	return slices.Collect(maps.Values(queues))
 }
 
 var model = porcupine.Model{

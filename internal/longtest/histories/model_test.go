@@ -1,7 +1,6 @@
 package histories
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -159,43 +158,5 @@ func TestTheModelForbidsWhatALockMustNotDo(t *testing.T) {
 		"the other queue does not make up":               {won(1, 2, 1, w, 1), elsewhere(won(1, 2, 2, w, 2)), won(3, 4, 3, w, 3)},
 	} {
 		t.Run(name, func(t *testing.T) { require.False(t, porcupine.CheckOperations(model, ops)) })
-	}
-}
-
-// Splitting a history where no operation is in flight must not change the
-// verdict.
-func TestCutsChangeNoVerdict(t *testing.T) {
-	whole := operations{
-		won(1, 2, 1, w, 1), again(3, 4, 1, 1, r), gone(5, 6, 1), // may be split here: hold 1 is shared
-		won(7, 8, 2, r, 2), gone2(9, 11, 1, 1), lost(10, 12, 2), // and here: the lock is free
-		won(13, 16, 3, w, 5), lowered(14, 17, 3), // and here: hold 3 is shared
-		won(18, 19, 4, r, 6), still(20, 21, 3, r), gone(22, 23, 3), gone(24, 25, 4),
-	}
-	units := operations{acquired(26, 27, 5, 2, 7), acquired(28, 29, 6, 1, 8), gone(30, 31, 5)} // and here: hold 6 has a unit
-	for name, c := range map[string]struct {
-		more operations
-		ok   bool
-	}{
-		"as it is":                             {nil, true},
-		"exclusive beside a reader":            {operations{still(20, 21, 3, w)}, false},
-		"a token that was passed segments ago": {operations{won(26, 27, 5, w, 4)}, false},
-		"a writer in the end":                  {operations{won(26, 27, 5, w, 7)}, true},
-		"as many units as are free":            {slices.Concat(units, operations{acquired(32, 33, 7, 3, 9)}), true},
-		"more units than are free":             {slices.Concat(units, operations{acquired(32, 33, 7, 4, 9)}), false},
-		"held from before":                     {operations{still2(7, 8, 1, 1, r)}, true},
-		"gone since":                           {operations{still2(13, 14, 1, 1, r)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all := append(slices.Clone(whole), c.more...)
-			uncut := model
-			uncut.Partition = nil
-			require.Equal(t, c.ok, porcupine.CheckOperations(uncut, all), "whole")
-			for size := range 8 {
-				cut := model
-				cut.Partition = func(h operations) []operations { return segments(h, size) }
-				require.Equal(t, c.ok, porcupine.CheckOperations(cut, all), "cut after %d", size)
-			}
-			require.Greater(t, len(segments(all, 1)), 5)
-		})
 	}
 }

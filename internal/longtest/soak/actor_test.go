@@ -23,241 +23,154 @@ type actor struct {
 }
 
 func newActor(w *worker, i int) *actor {
-	a := &actor{worker: w, random: source(w.settings.Seed, i), locks: make(map[string]*dlock.RWMutex)}
+	a := &actor{worker: w, random: source(w.Seed, i), locks: make(map[string]*dlock.RWMutex)}
 	for _, name := range lockNames {
-		a.locks[name] = w.client.RWMutex(name, dlock.WithHostname(fmt.Sprintf("%s.%d", w.settings.Name, i)))
+		a.locks[name] = w.client.RWMutex(name, dlock.WithHostname(fmt.Sprintf("%s.%d", w.Name, i)))
 	}
 	return a
 }
 
-var actions = []struct {
-	weight int
-	do     func(*actor, string)
-}{
-	{30, (*actor).write},
-	{10, (*actor).writeInTime},
-	{10, (*actor).tryToWrite},
-	{6, (*actor).writeOrGiveUp},
-	{8, (*actor).writeInside},
-	{10, (*actor).writeAndRead},
-	{18, (*actor).read},
-	{8, (*actor).tryToRead},
+// hold is a lock that an actor holds, with the counters that it protects.
+type hold struct {
+	name               string
+	lock               *dlock.Lock
+	id                 int64 // differs for all acquisitions of all workers
+	checked, unchecked counter
 }
 
 func (a *actor) run() {
 	for !a.finishing() {
-		a.drawAction()(a, briefLocks[a.random.IntN(len(briefLocks))])
+		a.act(briefLocks[a.random.IntN(len(briefLocks))])
 		a.pause(between(a.random, time.Millisecond, 120*time.Millisecond))
 	}
 }
 
+// act takes a lock in one of several ways, and writes or reads under it.
+func (a *actor) act(name string) {
+	m, ctx, cancel := a.locks[name], context.Background(), func() {}
+	lock, try, write := m.Lock, m.TryLock, a.random.IntN(4) > 0
+	if !write {
+		lock, try = m.RLock, m.TryRLock
+	}
+	switch n := a.random.IntN(100); {
+	case n < 10:
+		ctx, cancel = within(between(a.random, 50*time.Millisecond, 3*time.Second))
+	case n < 16:
+		ctx, cancel = context.WithCancel(ctx)
+		defer time.AfterFunc(between(a.random, 0, time.Second), cancel).Stop()
+	case n < 34:
+		lock = try
+	}
+	h := a.acquire(ctx, name, lock)
+	cancel()
+	if h == nil {
+		return
+	}
+	defer a.release(h)
+	if !write {
+		a.readTwice(h)
+		return
+	}
+	a.increment(h)
+	switch a.random.IntN(7) {
+	case 0:
+		a.writeInside(h)
+	case 1:
+		ctx, cancel := within(time.Second)
+		defer cancel()
+		if err := h.lock.Downgrade(ctx); err != nil {
+			a.requireExplained(name, err)
+			return
+		}
+		a.count("downgrades")
+		a.readTwice(h)
+	}
+}
+
+// writeInside re-enters the lock and writes as the inner holder.
+func (a *actor) writeInside(h *hold) {
+	inner, err := a.locks[h.name].Lock(h.lock.Context(context.Background()))
+	if err != nil {
+		a.requireExplained(h.name, err)
+		return
+	}
+	a.count("re-entries")
+	if inner.Token() != h.lock.Token() {
+		a.fault("%s: token %d inside, %d outside", h.name, inner.Token(), h.lock.Token())
+	}
+	a.increment(h)
+	if err := inner.Unlock(); err != nil {
+		a.requireExplained(h.name, err)
+	}
+}
+
 // holdLong acquires random long locks and holds each for some seconds, or until
-// it is lost.
+// it is lost. Meanwhile it asks the counter all the time whether another holder
+// has come.
 func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
-		lock := (*dlock.RWMutex).Lock
+		lock, ask := a.locks[name].Lock, counter.begin
 		if a.random.IntN(4) == 0 {
-			lock = (*dlock.RWMutex).RLock
+			lock, ask = a.locks[name].RLock, counter.readAs
 		}
-		h := a.acquire(name, "hold long", lock, context.Background())
+		h := a.acquire(context.Background(), name, lock)
 		if h == nil {
 			continue
 		}
-		exclusive := h.lock.Mode() == dlock.Exclusive
-		if exclusive {
-			a.increment(name, h)
+		until := time.Now().Add(time.Second + time.Duration(a.random.Float64()*float64(9*time.Second)))
+		for h.lock.Err() == nil && !a.finishing() && time.Now().Before(until) {
+			if _, err := ask(h.checked, h.lock.Token(), h.id); err != nil {
+				a.refused(h, err)
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		select {
-		case <-h.lock.Lost():
-			a.delayUnlock()
-		case <-a.finish:
-		case <-time.After(time.Second + time.Duration(a.random.Float64()*float64(9*time.Second))):
+		if h.lock.Mode() == dlock.Exclusive {
+			a.increment(h)
 		}
-		if exclusive {
-			a.increment(name, h)
+		// An Unlock ends the session early, which would hide how long before
+		// the expiry a client gives up its lock.
+		if h.lock.Err() != nil && a.random.IntN(2) == 0 {
+			a.pause(5 * time.Second) // longer than any session timeout
 		}
 		a.release(h)
 	}
-}
-
-// delayUnlock delays half of the Unlocks of lost locks until the store has
-// expired the session. An Unlock ends the session early, which would hide how
-// long before the expiry a client gives up its lock.
-func (a *actor) delayUnlock() {
-	if a.random.IntN(2) == 0 {
-		return
-	}
-	select {
-	case <-a.finish:
-	case <-time.After(5 * time.Second): // longer than any session timeout
-	}
-}
-
-func (a *actor) drawAction() func(*actor, string) {
-	sum := 0
-	for _, t := range actions {
-		sum += t.weight
-	}
-	n := a.random.IntN(sum)
-	for _, t := range actions {
-		if n -= t.weight; n < 0 {
-			return t.do
-		}
-	}
-	panic("unreachable")
 }
 
 // lastRound acquires every lock one last time, to show that none is stuck.
 func (a *actor) lastRound() {
 	for _, name := range lockNames {
 		ctx, cancel := within(waitLimit)
-		for {
-			if h := a.acquire(name, "last", (*dlock.RWMutex).Lock, ctx); h != nil {
-				a.increment(name, h)
-				a.release(h)
-				break
-			}
-			if ctx.Err() != nil {
-				a.journal.note(event{Kind: stuck, At: now(),
-					Text: fmt.Sprintf("%s: not granted within %v at the end, with all servers well", name, waitLimit)})
-				break
-			}
+		var h *hold
+		for h == nil && ctx.Err() == nil {
+			h = a.acquire(ctx, name, a.locks[name].Lock)
 		}
 		cancel()
-	}
-}
-
-// write waits for the lock without a time limit and increments its counters.
-func (a *actor) write(name string) {
-	if h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background()); h != nil {
-		a.increment(name, h)
+		if h == nil {
+			a.fault("%s%s: not granted within %v at the end, with all servers well", stuck, name, waitLimit)
+			continue
+		}
+		a.increment(h)
 		a.release(h)
 	}
 }
 
-func (a *actor) writeInTime(name string) {
-	ctx, cancel := within(between(a.random, 50*time.Millisecond, 3*time.Second))
-	defer cancel()
-	if h := a.acquire(name, "timeout", (*dlock.RWMutex).Lock, ctx); h != nil {
-		a.increment(name, h)
-		a.release(h)
-	}
-}
-
-func (a *actor) tryToWrite(name string) {
-	if h := a.acquire(name, "try", (*dlock.RWMutex).TryLock, context.Background()); h != nil {
-		a.increment(name, h)
-		a.release(h)
-	}
-}
-
-// writeOrGiveUp is like write, but cancels its Lock call after a random time.
-func (a *actor) writeOrGiveUp(name string) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	timer := time.AfterFunc(between(a.random, 0, time.Second), cancel)
-	defer timer.Stop()
-	if h := a.acquire(name, "cancel", (*dlock.RWMutex).Lock, ctx); h != nil {
-		a.increment(name, h)
-		a.release(h)
-	}
-}
-
-// writeInside re-enters the lock and writes as the inner holder.
-func (a *actor) writeInside(name string) {
-	h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background())
-	if h == nil {
-		return
-	}
-	defer a.release(h)
-	ctx := h.lock.Context(context.Background())
-	inner, err := a.locks[name].Lock(ctx)
+func (a *actor) acquire(ctx context.Context, name string, lock func(context.Context) (*dlock.Lock, error)) *hold {
+	l, err := lock(ctx)
 	if err != nil {
-		a.requireExplained(name, err)
-		return
-	}
-	a.journal.note(event{Kind: entered, At: now(), Hold: h.id})
-	if inner.Token() != h.lock.Token() {
-		a.fault("%s: token %d inside, %d outside", name, inner.Token(), h.lock.Token())
-	}
-	a.increment(name, h)
-	if err := inner.Unlock(); err != nil {
-		a.requireExplained(name, err)
-	}
-}
-
-// writeAndRead writes, downgrades the lock and reads.
-func (a *actor) writeAndRead(name string) {
-	h := a.acquire(name, "wait", (*dlock.RWMutex).Lock, context.Background())
-	if h == nil {
-		return
-	}
-	defer a.release(h)
-	a.increment(name, h)
-	at, ok := h.confirm()
-	if !ok {
-		return
-	}
-	a.journal.note(event{Kind: downgrading, At: at, Hold: h.id})
-	ctx, cancel := within(time.Second)
-	defer cancel()
-	if err := h.lock.Downgrade(ctx); err != nil {
-		a.requireExplained(name, err)
-		return
-	}
-	a.journal.note(event{Kind: downgraded, At: now(), Hold: h.id})
-	a.readTwice(name, h)
-}
-
-func (a *actor) read(name string) {
-	if h := a.acquire(name, "wait", (*dlock.RWMutex).RLock, context.Background()); h != nil {
-		a.readTwice(name, h)
-		a.release(h)
-	}
-}
-
-func (a *actor) tryToRead(name string) {
-	if h := a.acquire(name, "try", (*dlock.RWMutex).TryRLock, context.Background()); h != nil {
-		a.readTwice(name, h)
-		a.release(h)
-	}
-}
-
-func (a *actor) acquire(name, how string, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), ctx context.Context) *hold {
-	id := a.ids.Add(1)
-	a.journal.note(event{Kind: asked, At: now(), Hold: id, Lock: name, How: how})
-	l, err := lock(a.locks[name], ctx)
-	if err != nil {
-		a.journal.note(event{Kind: refused, At: now(), Hold: id, Text: err.Error()})
 		a.requireExplained(name, err)
 		return nil
 	}
-	at := now()
-	held := l.Err() == nil
-	a.journal.note(event{Kind: granted, At: at, Hold: id, Lock: name, How: how, Held: held,
-		Mode: l.Mode().String(), Node: l.Node(), Token: l.Token()})
-	a.countAcquisition()
-	h := &hold{id: id, lock: l, journal: a.journal, last: at, noted: at, over: !held}
-	if held {
-		a.watcher.add(h)
-	}
-	return h
+	a.countAcquisition(l.Mode())
+	return &hold{name, l, a.random.Int64(), checkedCounter(a.Dir, name), uncheckedCounter(a.Dir, name)}
 }
 
-// release unlocks the lock and records whether it was held until then.
 func (a *actor) release(h *hold) {
-	h.end()
-	a.watcher.remove(h)
-	at := now()
-	err := h.lock.Unlock()
-	e := event{Kind: released, At: at, Hold: h.id, Held: err == nil || errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, dlock.ErrLost)}
-	if err != nil {
-		e.Text = err.Error()
+	if errors.Is(h.lock.Err(), dlock.ErrLost) {
+		a.count("losses")
 	}
-	a.journal.note(e)
-	if err != nil {
-		a.requireExplained("", err)
+	if err := h.lock.Unlock(); err != nil {
+		a.requireExplained(h.name, err)
 	}
 }
 
@@ -265,16 +178,87 @@ func (a *actor) release(h *hold) {
 var explainedErrors = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
 
 func (a *actor) requireExplained(name string, err error) {
-	for _, p := range explainedErrors {
-		if errors.Is(err, p) {
+	for _, known := range explainedErrors {
+		if errors.Is(err, known) {
+			a.count("error: " + known.Error())
 			return
 		}
 	}
 	a.fault("%s: an error that no fault explains: %v", name, err)
 }
 
-func (w *worker) must(err error) {
+func (a *actor) must(err error) {
 	if err != nil {
-		w.fault("counter: %v", err)
+		a.fault("counter: %v", err)
+	}
+}
+
+// increment adds one to both counters of a lock. It pauses before the write, as
+// if the write went over a network.
+func (a *actor) increment(h *hold) {
+	count, err := h.checked.begin(h.lock.Token(), h.id)
+	if err != nil {
+		a.refused(h, err)
+		return
+	}
+	was, err := h.unchecked.read()
+	a.must(err)
+	time.Sleep(between(a.random, 0, 30*time.Millisecond))
+	if h.lock.Err() != nil {
+		return
+	}
+	stoppedHere := a.waitForStop(h)
+	time.Sleep(between(a.random, 0, 8*time.Millisecond))
+
+	err = h.checked.write(count+1, h.lock.Token())
+	a.must(h.unchecked.writeUnchecked(was.Count + 1))
+	if stoppedHere {
+		fmt.Printf("wrote %t\n", err == nil)
+	}
+	if err != nil {
+		a.refused(h, err)
+	}
+}
+
+// waitForStop blocks before a write if the test has asked for it, so that the
+// test can stop the process at this point. (A process that sent SIGSTOP to
+// itself would run on for a moment.) The caller writes even if the lock was
+// lost meanwhile.
+func (a *actor) waitForStop(h *hold) bool {
+	order := a.halt.Load()
+	if order == nil || *order != h.name || !a.halt.CompareAndSwap(order, nil) {
+		return false
+	}
+	fmt.Printf("halting %d\n", h.lock.Token())
+	<-a.goOn
+	return true
+}
+
+// readTwice reads the counter twice. Nobody may write in between while the lock
+// is held.
+func (a *actor) readTwice(h *hold) {
+	first, err := h.checked.readAs(h.lock.Token(), h.id)
+	if err == nil {
+		time.Sleep(between(a.random, 0, 30*time.Millisecond))
+		var second int64
+		if second, err = h.checked.readAs(h.lock.Token(), h.id); err == nil && second != first {
+			err = fmt.Errorf("%w: it has read %d and then %d", errStale, first, second)
+		}
+	}
+	if err != nil {
+		a.refused(h, err)
+	}
+}
+
+// refused judges that the counter has refused a token. A holder that still
+// believes that it holds the lock is one of two. That may happen only for a
+// moment, after an operator has removed its node.
+func (a *actor) refused(h *hold, err error) {
+	if !errors.Is(err, errStale) {
+		a.must(err)
+		return
+	}
+	if h.lock.Err() == nil && h.name != tamperedLock {
+		a.fault("%s: two at once: %v is held, but the counter says: %v", h.name, h.lock, err)
 	}
 }

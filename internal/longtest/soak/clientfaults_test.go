@@ -5,19 +5,42 @@ package soak
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/longtest/servers"
 	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
+
+// faultKind is a kind of fault. Its function inject injects a fault. It returns
+// a function that heals the fault, and a description of the target. The
+// function heal is nil if no target was left.
+type faultKind struct {
+	name   string
+	alone  bool // never combined with other faults
+	last   bool // healed after the other faults of its group
+	inject func(*round) (heal func(), what string)
+}
+
+// kindsHere returns the kinds of faults that this machine supports and that are
+// selected by the flag.
+func kindsHere() []faultKind {
+	kinds := slices.Concat(clientFaults, linkFaults, operatorFaults)
+	for _, f := range servers.Faults(testenv.CheckSlowDisk() == nil) {
+		kinds = append(kinds, faultKind{name: f.Name, alone: f.Alone, inject: func(s *round) (func(), string) { return f.Inject(s.targets) }})
+	}
+	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
+}
 
 // reserveMember picks a random member that satisfies may and that no other
 // fault of the group affects. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
-		if m := s.members[i]; may(m) && s.reserve(m.name) {
+		if m := s.members[i]; may(m) && s.targets.Reserve(m.name) {
 			return m
 		}
 	}
@@ -42,6 +65,7 @@ var clientFaults = []faultKind{
 	{name: "client stopped (SIGSTOP) for a moment, again and again", inject: stopAgainAndAgain},
 	{name: stoppedAtWrite, alone: true, inject: stopAtWrite},
 	{name: "client killed, another one started", inject: killMember},
+	{name: "server with a full accept queue", inject: fillAcceptQueue},
 }
 
 // stopMember stops a worker with SIGSTOP for a while. A timer resumes it, and
@@ -90,9 +114,25 @@ func killMember(s *round) (func(), string) {
 	return func() { s.must(s.begin(m)) }, m.id() + " killed"
 }
 
+// fillAcceptQueue makes a server unreachable without refusing connections. It
+// pauses the server and fills its queue of new connections.
+func fillAcceptQueue(s *round) (func(), string) {
+	i := s.random.IntN(len(s.ensemble.Servers))
+	if !s.targets.Reserve(fmt.Sprint("server ", i)) {
+		return nil, ""
+	}
+	end := s.ensemble.Servers[i].FillAcceptQueue()
+	for _, m := range s.members {
+		if m.proxies != nil {
+			m.proxies[i].DropConnections()
+		}
+	}
+	return end, fmt.Sprintf("server %d with a full accept queue", i)
+}
+
 // stopAtWrite stops a worker between its last check of the lock and its write.
-// Meanwhile another worker acquires the lock and writes, so that only a fencing
-// token prevents a lost update.
+// Another worker acquires the lock and writes, which shows that the worker has
+// stopped and its session has ended. Only a fencing token prevents a lost update.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]
@@ -106,8 +146,6 @@ func stopAtWrite(s *round) (func(), string) {
 	token, err := strconv.ParseInt(text, 10, 64)
 	s.must(err)
 	s.must(m.signal(syscall.SIGSTOP))
-	s.await("a worker has stopped", func() bool { return stopped(m.cmd.Process.Pid) })
-	s.must(m.order("write")) // waits in the pipe until the worker is resumed
 	checked, unchecked := checkedCounter(s.dir, name), uncheckedCounter(s.dir, name)
 	before, err := unchecked.read()
 	s.must(err)
@@ -118,6 +156,7 @@ func stopAtWrite(s *round) (func(), string) {
 		s.must(err)
 		return now.Writes > before.Writes && with.Token > token
 	})
+	s.must(m.order("write")) // waits in the pipe until the worker is resumed
 	s.must(m.signal(syscall.SIGCONT))
 	if s.diverged() {
 		return nil, ""
@@ -131,82 +170,38 @@ func stopAtWrite(s *round) (func(), string) {
 }
 
 var linkFaults = []faultKind{
-	{name: "client cut off from all servers", inject: links(func(s *round, m *member) string {
-		m.each((*zktest.Proxy).Cut)
-		return "cut off"
+	{name: "client cut off from all servers", inject: links((*zktest.Proxy).Cut)},
+	{name: "client cut off on the way to the servers", inject: links(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) })},
+	{name: "client cut off on the way back", inject: links(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) })},
+	{name: "client cut off from one server", inject: links(func(p *zktest.Proxy) {
+		if p.Connections() > 0 {
+			p.Cut()
+		}
 	})},
-	{name: "client cut off on the way to the servers", inject: links(func(s *round, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) })
-		return "cut off on the way to the servers"
-	})},
-	{name: "client cut off on the way back", inject: links(func(s *round, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) })
-		return "cut off on the way back"
-	})},
-	{name: "client cut off from one server", inject: links(func(s *round, m *member) string {
-		i := m.connected()
-		m.proxies[i].Cut()
-		return fmt.Sprintf("cut off from server %d", i)
-	})},
-	{name: "client's connections broken", inject: links(func(s *round, m *member) string {
-		m.each((*zktest.Proxy).DropConnections)
-		return "connections broken"
-	})},
-	{name: "delay of a client", inject: links(func(s *round, m *member) string {
-		d := between(s.random, 20*time.Millisecond, m.timeout)
-		m.each(func(p *zktest.Proxy) { p.SetDelay(d) })
-		return fmt.Sprintf("delay of %v", d.Round(time.Millisecond))
-	})},
-	{name: "requests lost", inject: links(func(s *round, m *member) string {
-		m.lose(s, (*zktest.Proxy).LoseRequest)
-		return "requests lost"
-	})},
-	{name: "replies lost", inject: links(func(s *round, m *member) string {
-		m.lose(s, (*zktest.Proxy).LoseReply)
-		return "replies lost"
-	})},
-	{name: "replies held back", inject: links(func(s *round, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.HoldReplies(zktest.Op(zktest.OpMulti)) })
-		return "replies held back"
-	})},
-	{name: "requests held back", inject: links(func(s *round, m *member) string {
-		m.each(func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) })
-		return "requests held back"
-	})},
+	{name: "client's connections broken", inject: links((*zktest.Proxy).DropConnections)},
+	{name: "delay of a client", inject: links(func(p *zktest.Proxy) { p.SetDelay(time.Second) })},
+	{name: "requests lost", inject: links(func(p *zktest.Proxy) { loseSome(p.LoseRequest) })},
+	{name: "replies lost", inject: links(func(p *zktest.Proxy) { loseSome(p.LoseReply) })},
+	{name: "replies held back", inject: links(func(p *zktest.Proxy) { p.HoldReplies(zktest.Op(zktest.OpMulti)) })},
+	{name: "requests held back", inject: links(func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) })},
 }
 
-func links(hit func(*round, *member) string) func(*round) (func(), string) {
+// links returns a fault of all connections of a member.
+func links(hit func(*zktest.Proxy)) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		m := s.reserveMember(proxied)
 		if m == nil {
 			return nil, ""
 		}
-		return m.heal, m.id() + " " + hit(s, m)
-	}
-}
-
-func (m *member) each(f func(*zktest.Proxy)) {
-	for _, p := range m.proxies {
-		f(p)
-	}
-}
-
-// connected returns the index of the server that the member is connected to.
-func (m *member) connected() int {
-	for i, p := range m.proxies {
-		if p.Connections() > 0 {
-			return i
+		for _, p := range m.proxies {
+			hit(p)
 		}
+		return m.heal, m.id()
 	}
-	return 0
 }
 
-// lose makes each of the member's proxies lose several requests or replies. The
-// lose argument is the proxy method that does so.
-func (m *member) lose(s *round, lose func(*zktest.Proxy, func(int32) bool) <-chan struct{}) {
-	for range 3 + s.random.IntN(6) {
-		m.each(func(p *zktest.Proxy) {
-			lose(p, zktest.Op(zktest.OpMulti, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpSync))
-		})
+func loseSome(lose func(func(int32) bool) <-chan struct{}) {
+	for range 6 {
+		lose(zktest.Op(zktest.OpMulti, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpSync))
 	}
 }

@@ -9,39 +9,50 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCounterRefusesOldTokens(t *testing.T) {
-	c := checkedCounter(t.TempDir(), "a")
-	count, err := c.begin(5)
-	require.NoError(t, err)
-	_, err = c.begin(6) // the next holder has a higher token
-	require.NoError(t, err)
-	require.ErrorIs(t, c.write(count+1, 5), errStale)
-	require.NoError(t, c.write(count+1, 6))
-	require.NoError(t, c.write(count+2, 6), "one holder may write several times")
-	_, err = c.readAs(5)
-	require.ErrorIs(t, err, errStale)
-	_, err = c.readAs(9)
-	require.NoError(t, err)
-	require.NoError(t, c.write(count+3, 6), "a read does not raise the stored token")
-	seen, err := c.read()
-	require.NoError(t, err)
-	require.Equal(t, tally{Count: 3, Writes: 3, Token: 6, Refused: 2}, seen)
-	require.Zero(t, seen.lost())
-}
-
-func TestCounterCountsOverwrittenUpdates(t *testing.T) {
-	c := uncheckedCounter(t.TempDir(), "a/b")
-	require.NoError(t, c.writeUnchecked(1))
-	require.NoError(t, c.writeUnchecked(2))
-	require.NoError(t, c.writeUnchecked(2)) // based on 1, so an update is lost
-	require.NoError(t, c.writeUnchecked(3))
+func TestCounterSeesTwoHoldersAndLostUpdates(t *testing.T) {
+	c := checkedCounter(t.TempDir(), "a/b")
+	begin := func(token, owner int64) func() error {
+		return func() error { _, err := c.begin(token, owner); return err }
+	}
+	write := func(count, token int64) func() error { return func() error { return c.write(count, token) } }
+	read := func(token int64) func() error {
+		return func() error { _, err := c.readAs(token, 0); return err }
+	}
+	for i, step := range []struct {
+		do    func() error
+		stale bool
+		after tally
+	}{
+		{begin(5, 1), false, tally{Token: 5, Owner: 1}},
+		{begin(6, 2), false, tally{Token: 6, Owner: 2}}, // the next holder has a higher token
+		{write(1, 5), true, tally{Token: 6, Owner: 2, Refused: 1}},
+		{write(1, 6), false, tally{Token: 6, Owner: 2, Refused: 1, Count: 1, Writes: 1}},
+		{write(2, 6), false, tally{Token: 6, Owner: 2, Refused: 1, Count: 2, Writes: 2}}, // one holder may write several times
+		{read(5), true, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2}},
+		{read(6), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 6}}, // downgraded
+		{read(9), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 9}},
+		{read(8), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 9}},
+		{write(3, 6), true, tally{Token: 6, Owner: 2, Refused: 3, Count: 2, Writes: 2, Reader: 9}}, // beside a reader
+		{begin(10, 3), false, tally{Token: 10, Owner: 3, Refused: 3, Count: 2, Writes: 2, Reader: 9}},
+		{begin(10, 4), false, tally{Token: 10, Owner: 4, Refused: 3, Count: 2, Writes: 2, Reader: 9, Twice: 1}},
+		{write(2, 10), false, tally{Token: 10, Owner: 4, Refused: 3, Count: 2, Writes: 3, Reader: 9, Twice: 1}},
+	} {
+		if err := step.do(); step.stale {
+			require.ErrorIs(t, err, errStale, i)
+		} else {
+			require.NoError(t, err, i)
+		}
+		seen, err := c.read()
+		require.NoError(t, err)
+		require.Equal(t, step.after, seen, i)
+	}
 	seen, err := c.read()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, seen.lost())
 }
 
 func TestCounterTakesOneStepAtATime(t *testing.T) {
-	c := checkedCounter(t.TempDir(), "a")
+	c := uncheckedCounter(t.TempDir(), "a")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

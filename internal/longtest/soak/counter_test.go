@@ -22,8 +22,13 @@ type counter struct{ name string }
 type tally struct {
 	Count   int64
 	Writes  int64 // accepted writes
-	Token   int64 // highest token of a writer, if the counter checks tokens
 	Refused int64 // refused reads and writes
+
+	// Of the counter that checks tokens:
+	Token  int64 // highest token of a writer
+	Owner  int64 // acquisition that has the token
+	Reader int64 // highest token of a reader
+	Twice  int64 // writers with the token of another one
 }
 
 // lost returns how many updates were overwritten by a writer that had not seen
@@ -39,16 +44,25 @@ func counterFile(dir, lock, kind string) string {
 	return filepath.Join(dir, strings.ReplaceAll(lock, "/", "-")+"."+kind)
 }
 
-// begin reads the number for a new holder, and rejects all lower tokens from
+// begin reads the number for a new writer, and rejects all lower tokens from
 // then on.
-func (c counter) begin(token int64) (int64, error) {
-	return c.step(func(t *tally) error { return t.accept(token) })
+func (c counter) begin(token, owner int64) (int64, error) {
+	return c.step(func(t *tally) error {
+		if err := t.refuse(token, max(t.Token, t.Reader)); err != nil {
+			return err
+		}
+		if token == t.Token && owner != t.Owner {
+			t.Twice++
+		}
+		t.Token, t.Owner = token, owner
+		return nil
+	})
 }
 
 // write stores the number unless a later holder has begun.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
-		if err := t.accept(token); err != nil {
+		if err := t.refuse(token, max(t.Token, t.Reader)); err != nil {
 			return err
 		}
 		t.Count, t.Writes = count, t.Writes+1
@@ -57,10 +71,17 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// readAs reads the number unless a later writer has begun. A reader's token is
-// not stored, because several readers may hold the lock.
-func (c counter) readAs(token int64) (int64, error) {
-	return c.step(func(t *tally) error { return t.compare(token) })
+// readAs reads the number unless a later writer has begun, and rejects writers
+// with lower tokens from then on. It rejects no readers, because several may hold
+// the lock.
+func (c counter) readAs(token, _ int64) (int64, error) {
+	return c.step(func(t *tally) error {
+		if err := t.refuse(token, t.Token); err != nil {
+			return err
+		}
+		t.Reader = max(t.Reader, token)
+		return nil
+	})
 }
 
 func (c counter) writeUnchecked(count int64) error {
@@ -77,19 +98,11 @@ func (c counter) read() (tally, error) {
 	return seen, err
 }
 
-func (t *tally) compare(token int64) error {
-	if token < t.Token {
+func (t *tally) refuse(token, than int64) error {
+	if token < than {
 		t.Refused++
-		return fmt.Errorf("%w: %d after %d", errStale, token, t.Token)
+		return fmt.Errorf("%w: %d after %d", errStale, token, than)
 	}
-	return nil
-}
-
-func (t *tally) accept(token int64) error {
-	if err := t.compare(token); err != nil {
-		return err
-	}
-	t.Token = token
 	return nil
 }
 

@@ -41,14 +41,11 @@ type member struct {
 func (m *member) start(chroot string, limit int, seed uint64) error {
 	m.life++
 	s := settings{
-		DSN:      fmt.Sprintf("zk://%s%s?session_timeout=%s&sequence_limit=%d", strings.Join(m.addrs, ","), chroot, m.timeout, limit),
-		Name:     m.id(),
-		Dir:      m.dir,
-		Journal:  m.file("journal"),
-		Progress: m.file("progress"),
-		Log:      m.file("log"),
-		Seed:     seed + uint64(m.life),
-		Actors:   m.actors,
+		DSN:    fmt.Sprintf("zk://%s%s?session_timeout=%s&sequence_limit=%d", strings.Join(m.addrs, ","), chroot, m.timeout, limit),
+		Name:   m.id(),
+		Dir:    m.dir,
+		Seed:   seed + uint64(m.life),
+		Actors: m.actors,
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -131,7 +128,7 @@ func (m *member) kill() error {
 }
 
 func (m *member) acquired() uint64 {
-	text, err := os.ReadFile(m.file("progress"))
+	text, err := os.ReadFile(progressFile(m.dir, m.id()))
 	if err != nil || len(text) < 8 {
 		return 0
 	}

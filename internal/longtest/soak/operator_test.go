@@ -4,14 +4,12 @@ package soak
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -32,7 +30,7 @@ var operatorFaults = []faultKind{
 // other faults may prevent the servers from answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
-		if !s.reserve("tampered") {
+		if !s.targets.Reserve("tampered") {
 			return nil, ""
 		}
 		var done atomic.Bool
@@ -47,9 +45,8 @@ func operatorFault(what string, do func(*operator) bool) func(*round) (func(), s
 
 // operator is a plain ZooKeeper client that removes nodes by hand.
 type operator struct {
-	conn    *zk.Conn
-	queue   string
-	journal *journal
+	conn  *zk.Conn
+	queue string
 }
 
 // runOperator repeats do on a new connection for at most five seconds, until it
@@ -60,7 +57,7 @@ func (s *round) runOperator(do func(*operator) bool) bool {
 		return false
 	}
 	defer end()
-	o := &operator{conn, s.chroot + "/" + tamperedLock, s.journal}
+	o := &operator{conn, s.chroot + "/" + tamperedLock}
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		if do(o) {
 			return true
@@ -69,35 +66,18 @@ func (s *round) runOperator(do func(*operator) bool) bool {
 	return false
 }
 
-func (o *operator) nodes() (nodes []driver.Node) {
-	names, _, err := o.conn.Children(o.queue)
-	if err != nil {
-		return nil
-	}
-	for _, name := range names {
-		if _, seq, ok := driver.ParseName(name); ok {
-			nodes = append(nodes, driver.Node{Name: name, Seq: seq})
-		}
-	}
-	slices.SortFunc(nodes, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
-	return nodes
+// nodes returns the names of the nodes in the order of the queue.
+func (o *operator) nodes() []string {
+	names, _, _ := o.conn.Children(o.queue)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) })
+	return names
 }
 
-// remove deletes a node and reports whether that is certain. It records a
-// removal even if the outcome is unknown.
-func (o *operator) remove(n driver.Node) bool {
-	at := now()
-	err := o.conn.Delete(o.queue+"/"+n.Name, -1)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false
-	}
-	o.journal.note(event{Kind: removed, At: at, Until: now(), Lock: tamperedLock, Node: n.Name})
-	return err == nil
-}
+func (o *operator) remove(name string) bool { return o.conn.Delete(o.queue+"/"+name, -1) == nil }
 
 func (o *operator) removeQueue() bool {
-	for _, n := range o.nodes() {
-		o.remove(n)
+	for _, name := range o.nodes() {
+		o.remove(name)
 	}
 	return o.conn.Delete(o.queue, -1) == nil
 }

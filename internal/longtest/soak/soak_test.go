@@ -20,7 +20,7 @@ var (
 	seedFlag = flag.Uint64("seed", 1, "what faults, their order and their durations are drawn from")
 	first    = flag.Int("first", 1, "the number of the first round")
 	faults   = flag.String("faults", "", "a regular expression: only these kinds of faults, for finding out what it takes to break something")
-	journals = flag.String("journals", "", "a directory for the journals of rounds in which something was wrong; by default that for temporary files")
+	journals = flag.String("journals", "", "a directory for the files of rounds in which something was wrong; by default that for temporary files")
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestNothingIsLostWhileEverythingFails(t *testing.T) {
-	e := servers(t)
+	e := startServers(t)
 	f := newFigures(*seedFlag)
 	for number := *first; number == *first || time.Since(f.began) < *soakFor; number++ {
 		dir := roundDir(t, number)
@@ -40,11 +40,11 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 		f.rounds++
 		if !ok {
 			f.violations = max(f.violations, 1) // a round that was not judged is a failure, too
-			t.Errorf("the journals are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
+			t.Errorf("the files of the workers are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
 			break
 		}
 		if diverged {
-			fmt.Printf("round %d: its journals are in %s\n", number, dir)
+			fmt.Printf("round %d: the files of its workers are in %s\n", number, dir)
 			e = replaceServers(t, e)
 			continue
 		}
@@ -52,16 +52,16 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f.injected[stoppedAtWrite] > 0 && f.lostWithout == 0 {
+	if f.injected[stoppedAtWrite] > 0 && f.unchecked.lost() == 0 {
 		t.Error("the counter without the check has lost nothing: no worker was stopped between its last check and its write")
 	}
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// servers starts the ensemble. A server that is cut off keeps serving clients
+// startServers starts the ensemble. A server that is cut off keeps serving clients
 // for syncLimit, 5 s, which is longer than any session timeout. That is the
 // dangerous case.
-func servers(t *testing.T) *zktest.Ensemble {
+func startServers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{
 		zktest.WithConfig(map[string]string{"initLimit": "6", "syncLimit": "10"}),
@@ -81,7 +81,7 @@ func replaceServers(t *testing.T, old *zktest.Ensemble) *zktest.Ensemble {
 	for _, s := range old.Servers {
 		s.Kill()
 	}
-	return servers(t)
+	return startServers(t)
 }
 
 func roundDir(t *testing.T, number int) string {

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/longtest/servers"
 	"github.com/dlock-go/dlock/internal/longtest/survey"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
@@ -39,8 +42,6 @@ const (
 	seqLimit       = 100 // sequence number after which a queue starts over
 )
 
-const testJournal = "team" // name of the journal that the test itself writes
-
 // round is a period in which every kind of fault is injected once.
 type round struct {
 	t        *testing.T
@@ -49,20 +50,18 @@ type round struct {
 	seed     uint64
 	number   int
 	chroot   string
-	dir      string // for journals and counters
-	journal  *journal
+	dir      string // for the counters and the files of the workers
 	members  []*member
 	guard    *guard
 	figures  *figures
 
-	leader   int // leader when the current group of faults began
-	reserved map[string]bool
+	targets *servers.Servers // of the current group of faults
 
 	// stuck lists what did not happen in time. Unless the servers have
 	// diverged, the lock is to blame.
 	stuck       []string
 	differences []string // between the servers; empty unless they have diverged
-	lastSurvey  survey.Survey
+	lastSurvey  string
 }
 
 // playRound plays and judges one round. diverged means that the servers
@@ -104,8 +103,6 @@ func (s *round) must(err error) {
 
 func (s *round) open() {
 	var err error
-	s.journal, err = newJournal(filepath.Join(s.dir, testJournal+".journal"))
-	s.must(err)
 	s.guard, err = newGuard()
 	s.must(err)
 	s.t.Cleanup(s.guard.close)
@@ -204,8 +201,7 @@ func (s *round) longEnough() bool {
 // injectGroup injects some of the faults, heals them, and checks that all
 // members recover. It returns the remaining kinds.
 func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
-	s.leader = s.ensemble.Leader(s.t)
-	s.reserved = make(map[string]bool)
+	s.targets = servers.New(s.t, s.ensemble, s.random)
 	s.distribute()
 	g := s.inject(kinds)
 	if !g.alone {
@@ -239,9 +235,8 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 			g.left = append(g.left, k)
 			continue
 		}
-		s.journal.note(event{Kind: injected, At: now(), How: k.name, Text: what})
 		s.figures.injected[k.name]++
-		g.what, g.alone = append(g.what, what), k.alone
+		g.what, g.alone = append(g.what, k.name+": "+what), k.alone
 		if k.last {
 			g.last = append(g.last, heal)
 		} else {
@@ -297,7 +292,6 @@ func (s *round) howLong() time.Duration {
 func (s *round) recover(after string) {
 	acquired := s.allAcquire()
 	began := time.Now()
-	s.journal.note(event{Kind: healed, At: now()})
 	s.ensemble.WaitQuorum(s.t)
 	quorum := time.Since(began)
 	s.await("every member acquires a lock after "+after, acquired)
@@ -310,7 +304,6 @@ func (s *round) recover(after string) {
 // close ends all workers and checks that they leave nothing behind.
 func (s *round) close() {
 	s.finishWorkers()
-	s.must(s.journal.close())
 	for i := range s.ensemble.Servers { // each of them, because they may have diverged
 		s.await(fmt.Sprintf("only queues are left on server %d", i), func() bool { return len(s.nodesBelowQueues(i)) == 0 })
 	}
@@ -375,17 +368,9 @@ func (s *round) findDivergence(stop <-chan struct{}) {
 	for _, name := range lockNames {
 		queues = append(queues, s.chroot+"/"+name)
 	}
-	all := survey.Repeat(func() survey.Survey { return survey.Ask(s.ensemble, queues) }, func() bool {
-		select {
-		case <-stop:
-			return false
-		case <-time.After(survey.Pause):
-			return true
-		}
-	})
-	s.differences = survey.Differences(all)
-	if s.lastSurvey = all[len(all)-1]; len(s.differences) == 0 {
-		s.t.Logf("round %d: the servers have not diverged, in %d surveys:\n%v", s.number, len(all), s.lastSurvey)
+	s.differences, s.lastSurvey = survey.Find(s.ensemble, queues, stop)
+	if len(s.differences) == 0 {
+		s.t.Logf("round %d: the servers have not diverged:\n%v", s.number, s.lastSurvey)
 	}
 }
 
@@ -403,4 +388,43 @@ func (s *round) nodesBelowQueues(server int) (left []string) {
 		}
 	}
 	return left
+}
+
+// judge returns a description of every violation in the round: what the workers
+// have seen, and what the counters show.
+func (s *round) judge() (wrong []string) {
+	names, err := filepath.Glob(filepath.Join(s.dir, "*.faults"))
+	s.must(err)
+	s.figures.processes += len(names)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		s.must(err)
+		for line := range strings.Lines(string(text)) {
+			fault, err := strconv.Unquote(strings.TrimSpace(line))
+			s.must(err)
+			if rest, isStuck := strings.CutPrefix(fault, stuck); isStuck {
+				s.stuck = append(s.stuck, rest)
+			} else {
+				wrong = append(wrong, filepath.Base(name)+": "+fault)
+			}
+		}
+		if counts, err := os.ReadFile(strings.TrimSuffix(name, "faults") + "counts"); err == nil { // else it was killed
+			s.must(s.figures.add(counts))
+		}
+	}
+	for _, lock := range lockNames {
+		checked, err := checkedCounter(s.dir, lock).read()
+		s.must(err)
+		unchecked, err := uncheckedCounter(s.dir, lock).read()
+		s.must(err)
+		if checked.lost() != 0 || checked.Twice != 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: lost updates, or one token for two: %+v", lock, checked))
+		}
+		s.figures.checked.add(checked)
+		s.figures.unchecked.add(unchecked)
+	}
+	if s.diverged() {
+		return wrong // what was stuck in a round that was cut short proves nothing
+	}
+	return append(wrong, s.stuck...)
 }

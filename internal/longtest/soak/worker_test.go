@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/longtest/servers"
 )
 
 // workerVariable turns the test binary into a worker. Its value is the worker's
@@ -29,15 +31,22 @@ import (
 const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
 type settings struct {
-	DSN      string
-	Name     string // also prefixes the actors' host names
-	Dir      string // directory of the counters
-	Journal  string
-	Progress string // file with the number of acquisitions
-	Log      string // file for the client's log
-	Seed     uint64
-	Actors   int
+	DSN    string
+	Name   string // also prefixes the actors' host names, and names the worker's files
+	Dir    string // for the counters and those files
+	Seed   uint64
+	Actors int
 }
+
+// file opens one of the worker's files: the client's log, progress (the number of
+// acquisitions), faults (what is wrong, one a line), and counts.
+func (s *settings) file(kind string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(s.Dir, s.Name+"."+kind), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+}
+
+// stuck begins a line of a worker's faults that is none if the servers have
+// diverged.
+const stuck = "stuck: "
 
 // Brief locks are held for milliseconds by many actors. Long locks are held for
 // seconds, so that every fault finds one that can be lost. Only tamperedLock
@@ -55,13 +64,13 @@ const tamperedLock = "tampered"
 const waitLimit = 5 * time.Minute
 
 type worker struct {
-	settings settings
-	journal  *journal
+	settings
 	client   *dlock.Client
-	watcher  *watcher
 	progress *os.File
+	faults   *os.File
 	acquired atomic.Int64
-	ids      atomic.Int64
+	mu       sync.Mutex
+	counts   map[string]int
 	halt     atomic.Pointer[string] // lock whose next writer must pause before its write
 	goOn     chan struct{}          // lets that writer continue
 	finish   chan struct{}
@@ -77,36 +86,38 @@ type worker struct {
 // If the input ends without "finish", the test binary is dead, and the worker
 // exits at once.
 func work(text string) int {
-	w := &worker{finish: make(chan struct{}), goOn: make(chan struct{})}
-	if err := w.open(text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	go w.readOrders(os.Stdin)
-	before := runtime.NumGoroutine()
-	if err := w.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	w.checkGoroutines(before)
-	w.journal.note(event{Kind: finished, At: now()})
-	if err := w.journal.close(); err != nil {
+	w := &worker{finish: make(chan struct{}), goOn: make(chan struct{}), counts: make(map[string]int)}
+	if err := w.play(text); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func (w *worker) open(text string) (err error) {
+func (w *worker) play(text string) (err error) {
 	if err := json.Unmarshal([]byte(text), &w.settings); err != nil {
 		return err
 	}
-	if w.journal, err = newJournal(w.settings.Journal); err != nil {
+	if w.faults, err = w.file("faults"); err != nil {
 		return err
 	}
-	w.progress, err = os.OpenFile(w.settings.Progress, os.O_WRONLY|os.O_CREATE, 0o644)
-	return err
+	if w.progress, err = os.Create(progressFile(w.Dir, w.Name)); err != nil {
+		return err
+	}
+	go w.readOrders(os.Stdin)
+	before := runtime.NumGoroutine()
+	if err := w.run(); err != nil {
+		return err
+	}
+	w.checkGoroutines(before)
+	counts, err := w.file("counts")
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(counts).Encode(w.counts)
 }
+
+func progressFile(dir, name string) string { return filepath.Join(dir, name+".progress") }
 
 func (w *worker) readOrders(orders io.Reader) {
 	finish := sync.OnceFunc(func() { close(w.finish) })
@@ -126,22 +137,21 @@ func (w *worker) readOrders(orders io.Reader) {
 // run lets the actors work until the worker is told to finish. Finally it
 // acquires each lock once more.
 func (w *worker) run() error {
-	log, err := os.OpenFile(w.settings.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	log, err := w.file("log")
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	w.client, err = dlock.Open("zk", w.settings.DSN, dlock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	w.client, err = dlock.Open("zk", w.DSN, dlock.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	if err != nil {
 		return err
 	}
-	w.watcher = newWatcher()
 	var actors sync.WaitGroup
-	for i := range w.settings.Actors {
+	for i := range w.Actors {
 		a := newActor(w, i)
 		actors.Go(a.run)
 	}
-	longHolder := newActor(w, w.settings.Actors)
+	longHolder := newActor(w, w.Actors)
 	actors.Go(longHolder.holdLong)
 	actors.Go(w.ping)
 	actors.Wait()
@@ -150,7 +160,6 @@ func (w *worker) run() error {
 	if err := w.client.Close(); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		w.fault("Close: %v", err)
 	}
-	w.watcher.close()
 	return nil
 }
 
@@ -176,12 +185,19 @@ func (w *worker) checkGoroutines(before int) {
 }
 
 func (w *worker) fault(format string, args ...any) {
-	w.journal.note(event{Kind: fault, At: now(), Text: fmt.Sprintf(format, args...)})
+	fmt.Fprintf(w.faults, "%q\n", fmt.Sprintf(format, args...))
 }
 
-// countAcquisition updates the file in which the test sees the worker's
+func (w *worker) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+// countAcquisition also updates the file in which the test sees the worker's
 // progress.
-func (w *worker) countAcquisition() {
+func (w *worker) countAcquisition(mode dlock.Mode) {
+	w.count("acquisitions, " + mode.String())
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(w.acquired.Add(1)))
 	// Concurrent writes may be reordered, but the test looks only for a
@@ -209,9 +225,6 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-func source(seed uint64, stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
+var between = servers.Between
 
-func between(r *rand.Rand, least, most time.Duration) time.Duration {
-	x := r.Float64()
-	return least + time.Duration(x*x*float64(most-least))
-}
+func source(seed uint64, stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,116 +22,87 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Node is a node as shown by a server. The transaction tells a node from one
-// that was created again under the same name.
-type Node struct {
-	Path        string
-	Transaction int64 // ID of the transaction that created the node
-	Session     int64 // ID of the owning session; 0 for a queue
-}
-
-func (n Node) String() string {
-	return fmt.Sprintf("%s (made by transaction %#x, of session %#x)", n.Path, n.Transaction, uint64(n.Session))
-}
-
-// View is the set of nodes that one server shows. It is nil if the server did
-// not answer.
-type View map[Node]bool
-
-// Survey holds the views of all servers, asked once each.
-type Survey []View
-
-// [Differences] takes [Count] surveys, between which the caller waits for
-// [Pause].
 const (
-	Count = 8
-	Pause = 5 * time.Second
+	count          = 8 // surveys that must agree on a difference
+	pause          = 5 * time.Second
+	sessionTimeout = 4 * time.Second
 )
 
-const sessionTimeout = 4 * time.Second
+// view is what one server shows: its nodes, each with the transaction that made
+// it, which tells it from one that was made again under the same name. It is nil
+// if the server did not answer.
+type view map[string]bool
 
-// Differences returns the lasting differences: nodes that one server shows in
-// every survey and another one in none.
-//
-// A single survey may differ between servers that agree, because they are asked
-// one after the other while clients carry on. If any answer is missing,
-// Differences returns nothing, because that server may merely be behind.
-func Differences(all []Survey) (differences []string) {
-	if len(all) < Count {
-		return nil
-	}
-	for _, s := range all {
-		if slices.ContainsFunc(s, func(v View) bool { return v == nil }) {
-			return nil
-		}
-	}
-	for n := range allNodes(all[0]) {
-		var always, never []int
-		for server := range all[0] {
-			switch timesShown(all, server, n) {
-			case len(all):
-				always = append(always, server)
-			case 0:
-				never = append(never, server)
+// Find asks every server for the given queues, which are paths, and for their
+// nodes. It returns the lasting differences, and what the servers showed last.
+// It gives up when all servers agree or stop is closed.
+func Find(e *zktest.Ensemble, queues []string, stop <-chan struct{}) (differences []string, last string) {
+	all := repeat(func() (survey []view) {
+		for _, server := range e.Servers {
+			v, err := viewOf(server, queues)
+			if err != nil {
+				v = nil
 			}
+			survey = append(survey, v)
 		}
-		if len(always) > 0 && len(never) > 0 {
-			differences = append(differences, fmt.Sprintf("servers %v show %v, servers %v do not", always, n, never))
+		return survey
+	}, func() bool {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(pause):
+			return true
 		}
+	})
+	for server, v := range all[len(all)-1] {
+		last += fmt.Sprintf("server %d shows %q\n", server, slices.Sorted(maps.Keys(v)))
 	}
-	slices.Sort(differences)
-	return differences
+	return differ(all), last
 }
 
-func allNodes(s Survey) View {
-	all := make(View)
-	for _, v := range s {
-		maps.Copy(all, v)
-	}
-	return all
-}
-
-func timesShown(all []Survey, server int, n Node) (times int) {
-	for _, s := range all {
-		if s[server][n] {
-			times++
-		}
-	}
-	return times
-}
-
-// Repeat makes as many surveys as [Differences] needs by calling ask. Between
-// two of them it calls pause, which reports whether to go on. It stops early if
-// all servers agree.
-func Repeat(ask func() Survey, pause func() bool) []Survey {
-	all := []Survey{ask()}
-	for len(all) < Count && !all[len(all)-1].Agree() && pause() {
+// repeat asks as often as differ needs, with pauses in between, which report
+// whether to go on. It stops early if all servers agree.
+func repeat(ask func() []view, pause func() bool) [][]view {
+	all := [][]view{ask()}
+	for len(all) < count && !agree(all[len(all)-1]) && pause() {
 		all = append(all, ask())
 	}
 	return all
 }
 
-// Agree reports whether all servers answered and show the same nodes.
-func (s Survey) Agree() bool {
-	return !slices.ContainsFunc(s, func(v View) bool { return v == nil || !maps.Equal(v, s[0]) })
+func agree(survey []view) bool {
+	return !slices.ContainsFunc(survey, func(v view) bool { return v == nil || !maps.Equal(v, survey[0]) })
 }
 
-// Ask asks every server for the given queues, which are paths, and for their
-// nodes.
-func Ask(e *zktest.Ensemble, queues []string) Survey {
-	var all Survey
-	for _, server := range e.Servers {
-		view, err := viewOf(server, queues)
-		if err != nil {
-			view = nil
+// differ returns the nodes that one server shows in every survey and another one
+// in none. A single survey may differ between servers that agree, because they
+// are asked one after the other while clients carry on. If any answer is
+// missing, differ returns nothing, because that server may merely be behind.
+func differ(all [][]view) (differences []string) {
+	shown := make(map[string][]int) // by node: how often each server has shown it
+	for _, survey := range all {
+		for server, v := range survey {
+			if v == nil {
+				return nil
+			}
+			for n := range v {
+				if shown[n] == nil {
+					shown[n] = make([]int, len(survey))
+				}
+				shown[n][server]++
+			}
 		}
-		all = append(all, view)
 	}
-	return all
+	for _, n := range slices.Sorted(maps.Keys(shown)) {
+		if times := shown[n]; slices.Contains(times, count) && slices.Contains(times, 0) {
+			differences = append(differences, fmt.Sprintf("%s: the servers show it %v times of %d", n, times, count))
+		}
+	}
+	return differences
 }
 
-// viewOf lists queues on one server once it has caught up with the leader.
-func viewOf(server *zktest.Server, queues []string) (View, error) {
+// viewOf asks one server once it has caught up with the leader.
+func viewOf(server *zktest.Server, queues []string) (view, error) {
 	conn, end, err := zktest.Connect(sessionTimeout, server.Addr())
 	if err != nil {
 		return nil, err
@@ -141,45 +111,25 @@ func viewOf(server *zktest.Server, queues []string) (View, error) {
 	if _, err := conn.Sync("/"); err != nil {
 		return nil, err
 	}
-	view := make(View)
+	v := make(view)
 	for _, queue := range queues {
-		if err := view.add(conn, queue); err != nil {
-			return nil, err
-		}
 		nodes, _, err := conn.Children(queue)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return nil, err
 		}
+		paths := []string{queue}
 		for _, n := range nodes {
-			if err := view.add(conn, queue+"/"+n); err != nil {
+			paths = append(paths, queue+"/"+n)
+		}
+		for _, path := range paths {
+			exists, stat, err := conn.Exists(path)
+			if err != nil {
 				return nil, err
+			}
+			if exists {
+				v[fmt.Sprintf("%s (transaction %#x)", path, stat.Czxid)] = true
 			}
 		}
 	}
-	return view, nil
+	return v, nil
 }
-
-// add adds the node unless the server no longer has it.
-func (v View) add(conn *zk.Conn, path string) error {
-	exists, stat, err := conn.Exists(path)
-	if err == nil && exists {
-		v[Node{Path: path, Transaction: stat.Czxid, Session: stat.EphemeralOwner}] = true
-	}
-	return err
-}
-
-// String lists the nodes that each server shows, one per line.
-func (s Survey) String() string {
-	var b strings.Builder
-	for i, view := range s {
-		if view == nil {
-			fmt.Fprintf(&b, "server %d does not answer\n", i)
-		}
-		for _, n := range slices.SortedFunc(maps.Keys(view), comparePaths) {
-			fmt.Fprintf(&b, "server %d shows %v\n", i, n)
-		}
-	}
-	return b.String()
-}
-
-func comparePaths(a, b Node) int { return strings.Compare(a.Path, b.Path) }

@@ -3,6 +3,7 @@ package survey
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -14,63 +15,47 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(zktest.Main(m))) }
 
-func node(transaction int64) Node {
-	return Node{Path: "/soak1/a/h-W-0000000001", Transaction: transaction, Session: 7}
-}
-
-func views(all ...View) Survey { return all }
-
-func view(transactions ...int64) View {
-	v := make(View)
-	for _, t := range transactions {
-		v[node(t)] = true
+func shows(nodes ...string) view {
+	v := make(view)
+	for _, n := range nodes {
+		v[n] = true
 	}
 	return v
 }
 
 func TestOnlyADifferenceThatStaysIsADivergence(t *testing.T) {
-	oneHasMore := views(view(1), view(1, 2), view(1))
-	equal := views(view(1), view(1), view(1))
-	last := func(s Survey, n int, last Survey) []Survey {
-		return append(slices.Repeat([]Survey{s}, n-1), last)
-	}
-	var busy []Survey // in each, one server shows a node that no other shows
-	for i := range int64(Count) {
-		busy = append(busy, views(view(), view(i), view()))
+	one, two := shows("1"), shows("1", "2")
+	oneHasMore, equal := []view{one, two, one}, []view{one, one, one}
+	always := func(survey ...view) [][]view { return slices.Repeat([][]view{survey}, count) }
+	inTheEnd := func(last ...view) [][]view { return append(always(oneHasMore...)[1:], last) }
+	var busy [][]view // in each, one server shows a node that no other shows
+	for i := range count {
+		busy = append(busy, []view{shows(), shows(string(rune('a' + i))), shows()})
 	}
 	for name, c := range map[string]struct {
-		surveys  []Survey
+		surveys  [][]view
 		diverged bool
 	}{
-		"one server shows a node":                {slices.Repeat([]Survey{oneHasMore}, Count), true},
-		"one server shows another node":          {slices.Repeat([]Survey{views(view(1), view(2), view(1))}, Count), true},
-		"one server shows nothing":               {slices.Repeat([]Survey{views(view(1), view(), view(1))}, Count), true},
-		"all servers show a node that is left":   {slices.Repeat([]Survey{equal}, Count), false},
-		"the servers agree in the last survey":   {last(oneHasMore, Count, equal), false},
-		"a server catches up in the last survey": {last(oneHasMore, Count, views(view(1, 2), view(1, 2), view(1, 2))), false},
+		"one server shows a node":                {always(oneHasMore...), true},
+		"one server shows another node":          {always(one, shows("2"), one), true},
+		"one server shows nothing":               {always(one, shows(), one), true},
+		"all servers show a node that is left":   {always(equal...), false},
+		"the servers agree in the last survey":   {inTheEnd(equal...), false},
+		"a server catches up in the last survey": {inTheEnd(two, two, two), false},
 		"nodes come and go":                      {busy, false},
-		"a server does not answer":               {slices.Repeat([]Survey{views(view(1), view(1, 2), nil)}, Count), false},
-		"a server does not answer once":          {last(oneHasMore, Count, views(view(1), view(1, 2), nil)), false},
-		"too few surveys":                        {slices.Repeat([]Survey{oneHasMore}, Count-1), false},
+		"a server does not answer":               {always(one, two, nil), false},
+		"a server does not answer once":          {inTheEnd(one, two, nil), false},
+		"too few surveys":                        {always(oneHasMore...)[1:], false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.diverged, len(Differences(c.surveys)) > 0, Differences(c.surveys))
-		})
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.diverged, len(differ(c.surveys)) > 0, differ(c.surveys)) })
 	}
-	require.Equal(t, []string{"servers [1] show /soak1/a/h-W-0000000001 (made by transaction 0x2, of session 0x7), servers [0 2] do not"},
-		Differences(slices.Repeat([]Survey{oneHasMore}, Count)))
-}
+	require.Equal(t, []string{"2: the servers show it [0 8 0] times of 8"}, differ(always(oneHasMore...)))
 
-func TestSurveysEndWhenTheServersAgree(t *testing.T) {
-	answers := []Survey{views(view(1), view()), views(view(2), view()), views(view(3), view(3)), views(view(4), view())}
-	pauses := 0
-	all := Repeat(func() Survey { return answers[pauses] }, func() bool { pauses++; return true })
-	require.Equal(t, answers[:3], all)
-
-	all = Repeat(func() Survey { return answers[0] }, func() bool { return true })
-	require.Len(t, all, Count)
-	all = Repeat(func() Survey { return answers[0] }, func() bool { return false })
-	require.Len(t, all, 1, "the caller has stopped it")
+	answers, asked := [][]view{oneHasMore, busy[0], equal, oneHasMore}, 0
+	ask := func() []view { asked++; return answers[asked-1] }
+	require.Equal(t, answers[:3], repeat(ask, func() bool { return true }), "until they agree")
+	asked = 0
+	require.Len(t, repeat(ask, func() bool { return false }), 1, "the caller has stopped it")
 }
 
 // Servers that have not diverged must agree, although one may lag behind the
@@ -85,8 +70,7 @@ func TestServersOfAnEnsembleAgree(t *testing.T) {
 	path, err := conn.Create("/soak1/a/h-W-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 
-	seen := Ask(e, []string{"/soak1/a", "/soak1/b"})
-	require.Len(t, seen, 3)
-	require.True(t, seen.Agree(), seen)
-	require.Contains(t, seen.String(), "server 2 shows "+path)
+	differences, last := Find(e, []string{"/soak1/a", "/soak1/b"}, nil)
+	require.Empty(t, differences)
+	require.Equal(t, 3, strings.Count(last, path))
 }
