@@ -1,7 +1,6 @@
 package history
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,21 +15,10 @@ const (
 	w = dlock.Exclusive
 )
 
-// expect saves a hand-made history for the judge, which must accept the history
-// if allowed is true and refuse it otherwise.
-func expect(t *testing.T, rec *recorder, allowed bool) {
-	t.Helper()
-	record := rec.record(strings.ReplaceAll(t.Name(), "/", " "), "made by hand", nil)
-	if !allowed {
-		record.Broken = 1
-	}
-	_, unexplained := rec.history()
-	record.Wrong = unexplained
-	record.save(t)
-}
-
-// The tests below check that a lock may be lost only if a cause was recorded,
-// such as the removal of its node by an operator.
+// The rows below are histories made by hand: two contenders hold one lock. The
+// judge must accept a history if it is allowed, and refuse it otherwise. A lock
+// may be lost only if a cause was recorded, such as the removal of its node by an
+// operator.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -43,101 +31,83 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-func TestAnAnswerAfterASilentCauseProvesNothing(t *testing.T) {
+// pair is what a row changes: the second contender is granted the lock while the
+// first one may hold it.
+type pair struct {
+	first, second *contender
+	*recorder
+}
+
+func TestALossNeedsACause(t *testing.T) {
 	removed := cause{slot: -1, queue: "q", node: "n"}
 	silenced := cause{slot: 1, told: true}
+	// The first contender says that it holds the lock at [7, 8], and learns at 10
+	// that it does not.
+	believes := func(c cause) func(p *pair) {
+		return func(p *pair) {
+			p.second.node, p.first.learned, p.causes = "other", 10, []cause{c}
+			p.first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
+		}
+	}
+	// Its client is closed at [5, 11], and it says that it holds the lock.
+	closed := func(answer span) func(p *pair) {
+		return func(p *pair) {
+			p.second.granted, p.second.handles[0].entered = span{5, 8}, span{5, 8}
+			p.first.client.closed = &ending{span: span{5, 11}}
+			p.first.handles[0].answers = []seen{{answer, 1, w}}
+			p.second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
+		}
+	}
+	// Its Unlock at [5, 10] returns err, and its client is closed at [7, 9], or
+	// loses its session at [7, 8]. So the Unlock may have reached the store before.
+	unlocked := func(err error, isClosed bool, won span) func(p *pair) {
+		return func(p *pair) {
+			p.second.granted, p.second.handles[0].entered = won, won
+			p.first.handles[0].given = &ending{span: span{5, 10}, err: err}
+			if isClosed {
+				p.first.client.closed = &ending{span: span{7, 9}}
+			} else {
+				p.first.learned, p.causes = 10, []cause{after(silenced, 7, 8)}
+			}
+		}
+	}
+	doubtful := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
 	for name, c := range map[string]struct {
-		cause cause
-		ok    bool
+		change  func(p *pair)
+		allowed bool
 	}{
-		"removed by an operator":         {after(removed, 3, 4), true},
-		"removed too late to explain it": {after(removed, 9, 9), false},
-		"another node":                   {after(cause{slot: -1, queue: "q", node: "m"}, 3, 4), false},
-		"another queue":                  {after(cause{slot: -1, queue: "p"}, 3, 4), false},
-		"the session must have known":    {after(silenced, 3, 4), false},
+		"removed by an operator":                   {believes(after(removed, 3, 4)), true},
+		"removed too late to explain it":           {believes(after(removed, 9, 9)), false},
+		"another node":                             {believes(after(cause{slot: -1, queue: "q", node: "m"}, 3, 4)), false},
+		"another queue":                            {believes(after(cause{slot: -1, queue: "p"}, 3, 4)), false},
+		"the session must have known":              {believes(after(silenced, 3, 4)), false},
+		"held before a close":                      {closed(span{3, 4}), true},
+		"held during a close":                      {closed(span{6, 7}), true},
+		"held in a close, after another grant":     {closed(span{9, 10}), false},
+		"held after a close":                       {closed(span{12, 13}), false},
+		"unlocked, granted before a close":         {unlocked(doubtful, true, span{4, 6}), true},
+		"unlocked, granted before that":            {unlocked(doubtful, true, span{4, 4}), false},
+		"lost in a close, granted before it":       {unlocked(dlock.ErrLost, true, span{4, 6}), false},
+		"lost in a close, granted in it":           {unlocked(dlock.ErrLost, true, span{4, 8}), true},
+		"lost in an Unlock, granted before a loss": {unlocked(dlock.ErrLost, false, span{4, 6}), true},
+		"lost in an Unlock, granted before that":   {unlocked(dlock.ErrLost, false, span{4, 4}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 6})
-			second.node = "other"
-			first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
-			first.learned = 10
-			rec := &recorder{clock: 10, contenders: []*contender{first, second}, causes: []cause{c.cause}}
-			expect(t, rec, c.ok)
+			p := &pair{held(1, 1, span{1, 2}), held(2, 2, span{5, 6}), &recorder{clock: 20}}
+			p.contenders = []*contender{p.first, p.second}
+			c.change(p)
+			record := p.record(strings.ReplaceAll(t.Name(), "/", " "), "made by hand", nil)
+			if !c.allowed {
+				record.Broken = 1
+			}
+			_, record.Wrong = p.history()
+			record.save(t)
 		})
 	}
-}
-
-func TestALossWithoutACauseIsReported(t *testing.T) {
 	h := held(1, 1, span{1, 2})
-	h.handles[0].given = &ending{span: span{5, 6}, err: errors.Join(dlock.ErrLost)}
-	h.learned = 6
+	h.handles[0].given, h.learned = &ending{span: span{5, 6}, err: dlock.ErrLost}, 6
 	rec := &recorder{clock: 6, contenders: []*contender{h}}
 	require.NotEmpty(t, rec.record("", "", nil).Wrong)
-	rec.causes = []cause{after(cause{slot: 1, told: true}, 3, 4)}
-	expect(t, rec, true)
-}
-
-func TestACloseIsTheEndOfAllLocksOfTheClient(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer span
-		ok     bool
-	}{
-		"held before":              {span{3, 4}, true},
-		"held while it is closed":  {span{6, 7}, true},
-		"held after another grant": {span{9, 10}, false},
-		"held after the close":     {span{12, 13}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, span{5, 8})
-			first.client.closed = &ending{span: span{5, 11}}
-			first.handles[0].answers = []seen{{c.answer, 1, w}}
-			second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
-			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
-			expect(t, rec, c.ok)
-		})
-	}
-}
-
-// If an Unlock fails because the client is being closed, it may have reached
-// the store before, and then another client may be granted the lock.
-func TestAnUnlockThatMeetsACloseIsARelease(t *testing.T) {
-	unlocked := fmt.Errorf("%w: %w", dlock.ErrUnlock, dlock.ErrClosed)
-	for name, c := range map[string]struct {
-		err error
-		won span // the Lock call by which another client is granted the lock
-		ok  bool
-	}{
-		"granted before the close":          {unlocked, span{4, 6}, true},
-		"granted before the Unlock":         {unlocked, span{4, 4}, false},
-		"lost, granted before the close":    {dlock.ErrLost, span{4, 6}, false},
-		"lost, granted while it was closed": {dlock.ErrLost, span{4, 8}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
-			first.client.closed = &ending{span: span{7, 9}}
-			first.handles[0].given = &ending{span: span{5, 10}, err: c.err}
-			rec := &recorder{clock: 20, contenders: []*contender{first, second}}
-			expect(t, rec, c.ok)
-		})
-	}
-}
-
-// An Unlock that reports a loss may have removed the node before the cause of the
-// loss, if the store's answer did not arrive.
-func TestAnUnlockThatMeetsALossMayBeARelease(t *testing.T) {
-	for name, c := range map[string]struct {
-		won span
-		ok  bool
-	}{
-		"granted before the loss":   {span{4, 6}, true},
-		"granted before the Unlock": {span{4, 4}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second := held(1, 1, span{1, 2}), held(2, 2, c.won)
-			first.handles[0].given = &ending{span: span{5, 10}, err: dlock.ErrLost}
-			first.learned = 10
-			rec := &recorder{clock: 20, contenders: []*contender{first, second}, causes: []cause{after(cause{slot: 1, told: true}, 7, 8)}}
-			expect(t, rec, c.ok)
-		})
-	}
+	rec.causes = []cause{after(silenced, 3, 4)}
+	require.Empty(t, rec.record("", "", nil).Wrong)
 }

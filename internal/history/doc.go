@@ -79,14 +79,10 @@
 // that the seed rather than the scheduler decides the order of events. Between
 // two steps the run injects faults:
 //
-//   - It loses requests and replies, duplicates requests, and delays replies
-//     for longer than any call waits.
-//   - It ends watches early, or without Released, and leaves the list and the
-//     watch out of the result of Create.
-//   - It ends sessions, from either side, and cuts them off, in both directions
-//     or one, with their heartbeats or without.
-//   - It closes clients in use.
-//   - It removes nodes and whole queues, as an operator would.
+//   - It loses, duplicates and delays messages, ends watches early, and leaves the
+//     list and the watch out of the result of Create.
+//   - It ends sessions, cuts them off, closes clients in use, and removes nodes
+//     and whole queues, as an operator would.
 //   - It pauses processes, perhaps past their lease. When a process resumes,
 //     time has passed for the store and for its own clocks, but none of its
 //     timers has fired, and its messages move only after other processes have

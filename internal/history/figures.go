@@ -22,15 +22,13 @@ type figures struct {
 }
 
 func (f *figures) add(r *recorder, record *Record) {
-	operations := record.Operations
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.counts == nil {
 		f.counts = make(map[string]int)
 	}
 	f.histories++
-	f.operations += len(operations)
-	f.counts["answers"] += count(operations, Answer)
+	f.operations += len(record.Operations)
 	for _, a := range r.attempts {
 		f.counts[outcome(a)]++
 	}
@@ -40,15 +38,9 @@ func (f *figures) add(r *recorder, record *Record) {
 		}
 		for _, h := range c.handles {
 			f.counts["downgrades"] += len(h.lowered)
-			for _, e := range h.lowered {
-				if e.err != nil {
-					f.counts["downgrades in doubt"]++
-				}
-			}
-			f.counts["answers that say nothing"] += len(h.answers)
+			f.counts["answers"] += len(h.answers)
 		}
 	}
-	f.counts["answers that say nothing"] -= count(operations, Answer)
 	for _, c := range r.causes {
 		what, _, _ := strings.Cut(c.what, " for ")
 		f.counts["fault: "+what]++
@@ -62,15 +54,6 @@ func (f *figures) count(counts map[string]int) {
 	for what, n := range counts {
 		f.counts[what] += n
 	}
-}
-
-func count(operations []Operation, k Kind) (n int) {
-	for _, o := range operations {
-		if o.Kind == k {
-			n++
-		}
-	}
-	return n
 }
 
 func outcome(a *attempt) string {
@@ -119,7 +102,7 @@ func (f *figures) complete(t testing.TB, more ...string) {
 	t.Helper()
 	for _, name := range append(more,
 		"re-entries", "grants", "refused: locked", "refused: upgrade", "refused: closed", "refused: lost", "timed out", "cancelled",
-		"lost", "downgrades", "downgrades in doubt",
+		"lost", "downgrades",
 	) {
 		assert.NotZero(t, f.counts[name], name)
 	}

@@ -21,10 +21,11 @@ func BenchmarkMemory(b *testing.B) {
 		holder, waiter := w.client("web1", ""), w.client("web2", "")
 		empty := memory()
 		held := make([]*dlock.Lock, n)
-		w.each(n, func(i int) (err error) {
+		for i := range held {
+			var err error
 			held[i], err = holder.RWMutex(fmt.Sprint("memory/", i)).Lock(context.Background())
-			return err
-		})
+			require.NoError(b, err)
+		}
 		w.eventually(func() bool { return w.server.Watches() >= n }, func() string { return "locks that are not watched" })
 		full := memory()
 		b.ReportMetric(float64(full-empty)/n, "B/held")
@@ -42,32 +43,17 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		w.eventually(func() bool { return w.server.Watches() >= 3*n }, func() string { return "waiters that do not watch" })
 		b.ReportMetric(float64(memory()-full)/n, "B/waiter")
-		w.each(n, func(i int) error { return held[i].Unlock() })
+		w.unlock(held...)
 		waiting.Wait()
 		require.NoError(b, holder.Close())
 		require.NoError(b, waiter.Close())
 	}
 }
 
-func (w *fixture) each(n int, f func(i int) error) {
-	w.Helper()
-	var group sync.WaitGroup
-	for part := range 32 {
-		group.Go(func() {
-			for i := part; i < n; i += 32 {
-				if err := f(i); err != nil {
-					w.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-}
-
 func memory() int64 {
-	runtime.GC()
-	runtime.GC()
 	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -1,14 +1,10 @@
 package endtoend_test
 
 import (
-	"context"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/dlock-go/dlock"
 )
 
 // nowhere is a host name that never resolves (RFC 6761).
@@ -28,16 +24,4 @@ func TestAServerIsReachedByItsNameAlthoughAnotherHostIsUnknown(t *testing.T) {
 		w.unlock(lock)
 		require.NoError(t, c.Close())
 	}
-}
-
-func TestUnknownHostsAreNamed(t *testing.T) {
-	t.Parallel()
-	c, err := dlock.Open("zk", "zk://"+nowhere+","+nowhere+":2182/x")
-	require.NoError(t, err)
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	_, err = c.RWMutex("q").Lock(ctx)
-	require.ErrorContains(t, err, "dlock: q: ")
-	require.ErrorContains(t, err, "lookup "+nowhere)
 }

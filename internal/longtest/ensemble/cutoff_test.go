@@ -19,32 +19,25 @@ func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
 		"in both directions":       (*zktest.Proxy).Cut,
 		"on the way to the server": func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) },
 		"on the way back":          func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) },
+		"by a latency that rises":  func(p *zktest.Proxy) { p.SetDelay(cutTimeout) }, // twice the delay for a round trip
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, proxies := cutOffRuns(t, 20)
+			const n = 20
+			server := zktest.Shared(t)
+			chroot := server.Chroot(t)
+			var all []*handover
 			var wg sync.WaitGroup
-			for i, p := range proxies {
-				phase := writesOf(cutTimeout) * time.Duration(i) / time.Duration(len(proxies))
-				wg.Go(func() { cutAfterWrite(p, phase, cut) })
+			for i := range n {
+				p := zktest.NewProxy(t, server.Addr())
+				all = append(all, contend(t, fmt.Sprintf("q%d", i),
+					dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr())))
+				wg.Go(func() { cutAfterWrite(p, writesOf(cutTimeout)*time.Duration(i)/n, cut) })
 			}
 			wg.Wait()
 			logMargins(t, "cut "+name, margins(t, all))
 		})
 	}
-}
-
-func cutOffRuns(t testing.TB, n int) (all []*handover, proxies []*zktest.Proxy) {
-	t.Helper()
-	server := zktest.Shared(t)
-	chroot := server.Chroot(t)
-	for i := range n {
-		p := zktest.NewProxy(t, server.Addr())
-		proxies = append(proxies, p)
-		all = append(all, contend(t, fmt.Sprintf("q%d", i),
-			dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr())))
-	}
-	return all, proxies
 }
 
 // writesOf returns the approximate interval at which the session of a lock
@@ -105,25 +98,4 @@ func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Unlock())
 	}
-}
-
-func TestHolderIsToldBeforeTheNextGrantWhenLatencyRises(t *testing.T) {
-	t.Parallel()
-	server := zktest.Shared(t)
-	chroot := server.Chroot(t)
-	var all []*handover
-	var leaps []time.Duration
-	for i := range 8 {
-		p := zktest.NewProxy(t, server.Addr())
-		h := contend(t, fmt.Sprintf("q%d", i),
-			dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr()))
-		leap := cutTimeout * time.Duration(4+i) / 8 // from half of the timeout to more than all of it
-		p.SetDelay(leap)
-		all, leaps = append(all, h), append(leaps, leap)
-	}
-	found := margins(t, all)
-	for i, m := range found {
-		t.Logf("latency %v: %v from Lost to the next grant", leaps[i], m)
-	}
-	logMargins(t, "latency", found)
 }

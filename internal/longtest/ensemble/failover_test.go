@@ -91,7 +91,7 @@ func killOneByOne(t *testing.T) (diverged bool) {
 // accepted reason why clients may be stuck.
 func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Helper()
-	differences, last := survey.Find(e, []string{queue}, nil)
+	differences, last := survey.Find(e, []string{queue})
 	if len(differences) == 0 {
 		t.Fatalf("not within %v: the clients take the lock. The servers have not diverged:\n%v", bound, last)
 	}

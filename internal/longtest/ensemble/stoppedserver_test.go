@@ -2,16 +2,13 @@ package ensemble
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/dlock-go/dlock/recipes"
 )
@@ -66,41 +63,29 @@ func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
 	first, err := open(t, at).RWMutex("q").Lock(within(t))
 	require.NoError(t, err)
 
-	var crowd sync.WaitGroup
-	var joins, ends, inside, token, held atomic.Int64
-	ctx := within(t)
+	var joins, ends atomic.Int64
+	start := make(chan struct{})
+	close(start)
+	crowd := &crowd{t: t}
 	for range waiters {
 		var joined atomic.Bool
-		m := open(t, at, dlock.WithTrace(&recipes.Trace{
+		crowd.lock(open(t, at, dlock.WithTrace(&recipes.Trace{
 			Waiting: func(context.Context, recipes.WaitingInfo) {
 				if joined.CompareAndSwap(false, true) {
 					joins.Add(1)
 				}
 			},
 			SessionEnded: func(context.Context, recipes.SessionEndedInfo) { ends.Add(1) },
-		})).RWMutex("q")
-		crowd.Go(func() {
-			l, err := m.Lock(ctx)
-			if !assert.NoError(t, err) {
-				return
-			}
-			assert.EqualValues(t, 1, inside.Add(1), "inside at once")
-			assert.Error(t, first.Err(), "the first holder")
-			assert.Less(t, token.Swap(l.Token()), l.Token())
-			held.Add(1)
-			inside.Add(-1)
-			if err := l.Unlock(); err != nil {
-				assert.ErrorIs(t, err, driver.ErrUnavailable)
-			}
-		})
+		})).RWMutex("q"), start)
 	}
 	eventually(t, "all wait", func() bool { return joins.Load() == waiters })
 	slow(3 * timeout / 2)
 	eventually(t, "the leases of all waiters have ended", func() bool { return ends.Load() == waiters })
-	require.Zero(t, held.Load())
+	require.Zero(t, crowd.held.Load())
+	require.Error(t, first.Err())
 	began := time.Now()
 	slow(0)
 	crowd.Wait()
-	t.Logf("%d waiters joined again and had the lock within %v", held.Load(), time.Since(began).Round(time.Millisecond))
-	require.EqualValues(t, waiters, held.Load())
+	t.Logf("%d waiters joined again and had the lock within %v", crowd.held.Load(), time.Since(began).Round(time.Millisecond))
+	require.EqualValues(t, waiters, crowd.held.Load())
 }

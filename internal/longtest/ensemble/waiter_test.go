@@ -139,23 +139,34 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// awaitHeartbeats waits until heartbeats have renewed a waiter's lease for
-// longer than a session timeout.
-func awaitHeartbeats(t *testing.T, proxy *zktest.Proxy) {
-	t.Helper()
+// held returns a lock that a client of the other servers holds, a waiter behind a
+// proxy of a server that is to be deposed, and that proxy. Heartbeats have
+// renewed the waiter's lease for longer than a session timeout.
+func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.Proxy) {
+	d.t.Helper()
+	first, err := open(d.t, dsn(otherParams, d.others...)).RWMutex("q").Lock(within(d.t))
+	require.NoError(d.t, err)
+	proxy := zktest.NewProxy(d.t, d.Servers[d.at].Addr())
+	waiter := d.wait(ctx, waiterParams, proxy.Addr())
 	before := proxy.Frames(zktest.OpMulti)
-	eventually(t, "a session timeout has passed", func() bool { return proxy.Frames(zktest.OpMulti) >= before+3 })
+	eventually(d.t, "a session timeout has passed", func() bool { return proxy.Frames(zktest.OpMulti) >= before+3 })
+	return first, waiter, proxy
+}
+
+// holdBack unlocks the lock, and keeps the event of the release from the waiter
+// until release is called.
+func holdBack(t *testing.T, proxy *zktest.Proxy, l *dlock.Lock) (release func()) {
+	t.Helper()
+	events := proxy.HoldEvents()
+	require.NoError(t, l.Unlock())
+	eventually(t, "the event of the release", func() bool { return events.Count() == 1 })
+	return events.Release
 }
 
 func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
-		holder := open(t, dsn(otherParams, d.others...))
-		first, err := holder.RWMutex("q").Lock(within(t))
-		require.NoError(t, err)
-		proxy := zktest.NewProxy(t, d.Servers[d.at].Addr())
-		waiter := d.wait(within(t), waiterParams, proxy.Addr())
-		awaitHeartbeats(t, proxy)
+		first, waiter, _ := d.held(within(t))
 		require.NoError(t, first.Unlock())
 
 		h := &handover{holder: waiter.client, lock: waiter.lock(t), stalls: watchStalls(t)}
@@ -174,20 +185,12 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
-		holder := open(t, dsn(otherParams, d.others...))
-		first, err := holder.RWMutex("q").Lock(within(t))
-		require.NoError(t, err)
-		proxy := zktest.NewProxy(t, d.Servers[d.at].Addr())
-		waiter := d.wait(within(t), waiterParams, proxy.Addr())
+		first, waiter, proxy := d.held(within(t))
 		next := d.wait(within(t), otherParams, d.others...)
-		awaitHeartbeats(t, proxy)
-
-		events := proxy.HoldEvents()
-		require.NoError(t, first.Unlock())
-		eventually(t, "the event of the release", func() bool { return events.Count() == 1 })
+		release := holdBack(t, proxy, first)
 		d.cutOff()
 		lists := proxy.Frames(zktest.OpGetChildren2)
-		events.Release()
+		release()
 		l := waiter.lock(t)
 		require.Equal(t, lists, proxy.Frames(zktest.OpGetChildren2), "the grant needs no list")
 		lost := make(chan time.Time, 1)
@@ -213,21 +216,13 @@ func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 func TestALateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
-		holder := open(t, dsn(otherParams, d.others...))
-		first, err := holder.RWMutex("q").Lock(within(t))
-		require.NoError(t, err)
-		proxy := zktest.NewProxy(t, d.Servers[d.at].Addr())
 		ctx, cancel := context.WithCancel(within(t))
-		waiter := d.wait(ctx, waiterParams, proxy.Addr())
+		first, waiter, proxy := d.held(ctx)
 		next := d.wait(within(t), otherParams, d.others...)
-		awaitHeartbeats(t, proxy)
-
-		events := proxy.HoldEvents()
-		require.NoError(t, first.Unlock())
-		eventually(t, "the event of the release", func() bool { return events.Count() == 1 })
+		release := holdBack(t, proxy, first)
 		d.depose()
 		l := next.lock(t)
-		events.Release()
+		release()
 		select {
 		case <-waiter.granted:
 			t.Fatalf("the waiter was granted the lock; the other client still holds it: %v", l.Err() == nil)

@@ -62,7 +62,6 @@ var clientFaults = []faultKind{
 	{name: "client stopped (SIGSTOP) for about its lease", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration { return m.timeout/2 + between(s.random, 0, m.timeout/2) })
 	}},
-	{name: "client stopped (SIGSTOP) for a moment, again and again", inject: stopAgainAndAgain},
 	{name: stoppedAtWrite, alone: true, inject: stopAtWrite},
 	{name: "client killed, another one started", inject: killMember},
 	{name: "server with a full accept queue", inject: fillAcceptQueue},
@@ -80,29 +79,6 @@ func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string)
 	done := make(chan error, 1)
 	time.AfterFunc(d, func() { done <- m.signal(syscall.SIGCONT) })
 	return func() { s.must(<-done) }, fmt.Sprintf("%s stopped for %v of %v", m.id(), d.Round(time.Millisecond), m.timeout)
-}
-
-func stopAgainAndAgain(s *round) (func(), string) {
-	m := s.reserveMember(anyMember)
-	if m == nil {
-		return nil, ""
-	}
-	pauses := make([]time.Duration, 12)
-	for i := range pauses {
-		pauses[i] = between(s.random, 10*time.Millisecond, m.timeout/3)
-	}
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		for _, d := range pauses {
-			stopped := m.signal(syscall.SIGSTOP)
-			time.Sleep(d)
-			err = errors.Join(err, stopped, m.signal(syscall.SIGCONT))
-			time.Sleep(d / 2)
-		}
-		done <- err
-	}()
-	return func() { s.must(<-done) }, m.id() + " stopped for a moment again and again"
 }
 
 func killMember(s *round) (func(), string) {

@@ -28,7 +28,6 @@ type member struct {
 	actors  int
 	proxies []*zktest.Proxy // one per server; none if connected directly
 	addrs   []string
-	guard   *guard
 	dir     string
 
 	life   int // number of the current process, from 1
@@ -63,6 +62,9 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), workerVariable+"="+string(text), "GOTRACEBACK=all")
 	cmd.Stderr = stderr
+	// If the test binary dies, the worker's input ends, so it exits. A worker that
+	// is stopped gets SIGHUP and SIGCONT, because its process group is orphaned.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if m.orders, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -73,7 +75,6 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	m.guard.watch(cmd.Process.Pid)
 	m.cmd, m.output, m.ended = cmd, make(chan string, 16), make(chan error, 1)
 	go m.readOutput(stdout)
 	return nil
@@ -90,7 +91,6 @@ func (m *member) readOutput(stdout io.Reader) {
 	}
 	close(output)
 	err := cmd.Wait()
-	m.guard.forget(cmd.Process.Pid)
 	ended <- err
 }
 
@@ -135,20 +135,12 @@ func (m *member) acquired() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// awaitEnd waits until a process that was told to finish has done so. It kills
-// the process when giveUp is closed.
-func (m *member) awaitEnd(giveUp <-chan struct{}) error {
+// awaitEnd waits until a process that was told to finish has done so. After a
+// while it kills the process.
+func (m *member) awaitEnd() error {
 	select {
 	case err := <-m.ended:
 		return err
-	case <-giveUp:
-		select {
-		case err := <-m.ended:
-			return err
-		default:
-			m.kill()
-			return fmt.Errorf("%w, and the servers have diverged", errNotFinished)
-		}
 	case <-time.After(2 * waitLimit):
 		m.signal(syscall.SIGQUIT) // dumps the goroutines
 		select {

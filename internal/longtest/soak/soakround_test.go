@@ -52,7 +52,6 @@ type round struct {
 	chroot   string
 	dir      string // for the counters and the files of the workers
 	members  []*member
-	guard    *guard
 	figures  *figures
 
 	targets *servers.Servers // of the current group of faults
@@ -102,10 +101,6 @@ func (s *round) must(err error) {
 }
 
 func (s *round) open() {
-	var err error
-	s.guard, err = newGuard()
-	s.must(err)
-	s.t.Cleanup(s.guard.close)
 	for i := range team {
 		s.addMember(i)
 	}
@@ -113,7 +108,7 @@ func (s *round) open() {
 }
 
 func (s *round) addMember(i int) {
-	m := &member{name: fmt.Sprintf("w%d", i), timeout: team[i].timeout, actors: team[i].actors, guard: s.guard, dir: s.dir}
+	m := &member{name: fmt.Sprintf("w%d", i), timeout: team[i].timeout, actors: team[i].actors, dir: s.dir}
 	m.addrs = s.ensemble.Addrs()
 	if !team[i].direct {
 		m.addrs = nil
@@ -150,7 +145,7 @@ func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
 	if !s.diverged() {
-		s.findDivergence(nil)
+		s.findDivergence()
 	}
 	if !s.diverged() {
 		s.t.Fatalf("round %d: %s", s.number, what)
@@ -316,59 +311,37 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers lets every worker finish. If the servers have diverged, it
-// kills the workers, because they might never finish.
+// finishWorkers lets every worker finish. If one does not, the servers may have
+// diverged. Then it kills the workers.
 func (s *round) finishWorkers() {
-	if s.diverged() {
-		for _, m := range s.members {
-			s.must(m.kill())
+	for _, m := range s.members {
+		if !s.diverged() {
+			s.must(m.order("finish"))
 		}
-		return
 	}
 	for _, m := range s.members {
-		s.must(m.order("finish"))
-	}
-	diverged, stopSurvey := s.surveyIfLate()
-	defer stopSurvey()
-	for _, m := range s.members {
-		switch err := m.awaitEnd(diverged); {
+		if s.diverged() {
+			_ = m.kill() // it may have finished
+			continue
+		}
+		switch err := m.awaitEnd(); {
 		case errors.Is(err, errNotFinished):
 			s.stuck = append(s.stuck, fmt.Sprintf("%s: %v\n%s", m.id(), err, m.stderr()))
+			s.findDivergence()
 		case err != nil:
 			s.violation("%s: %v\n%s", m.id(), err, m.stderr())
 		}
 	}
 }
 
-// surveyIfLate guards a wait that would never end if the servers had diverged.
-// Unless the caller soon calls stop, it compares the servers in the background.
-// It closes diverged if they differ for good.
-func (s *round) surveyIfLate() (diverged <-chan struct{}, stop func()) {
-	done, ended, found := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-done:
-		case <-time.After(waitLimit / 10):
-			if s.findDivergence(done); s.diverged() {
-				close(found)
-			}
-		}
-	}()
-	return found, func() {
-		close(done)
-		<-ended
-	}
-}
-
 // findDivergence stores lasting differences between the servers in
-// s.differences. It gives up when stop is closed.
-func (s *round) findDivergence(stop <-chan struct{}) {
+// s.differences.
+func (s *round) findDivergence() {
 	var queues []string
 	for _, name := range lockNames {
 		queues = append(queues, s.chroot+"/"+name)
 	}
-	s.differences, s.lastSurvey = survey.Find(s.ensemble, queues, stop)
+	s.differences, s.lastSurvey = survey.Find(s.ensemble, queues)
 	if len(s.differences) == 0 {
 		s.t.Logf("round %d: the servers have not diverged:\n%v", s.number, s.lastSurvey)
 	}

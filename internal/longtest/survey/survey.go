@@ -35,8 +35,8 @@ type view map[string]bool
 
 // Find asks every server for the given queues, which are paths, and for their
 // nodes. It returns the lasting differences, and what the servers showed last.
-// It gives up when all servers agree or stop is closed.
-func Find(e *zktest.Ensemble, queues []string, stop <-chan struct{}) (differences []string, last string) {
+// It ends when all servers agree.
+func Find(e *zktest.Ensemble, queues []string) (differences []string, last string) {
 	all := repeat(func() (survey []view) {
 		for _, server := range e.Servers {
 			v, err := viewOf(server, queues)
@@ -46,25 +46,19 @@ func Find(e *zktest.Ensemble, queues []string, stop <-chan struct{}) (difference
 			survey = append(survey, v)
 		}
 		return survey
-	}, func() bool {
-		select {
-		case <-stop:
-			return false
-		case <-time.After(pause):
-			return true
-		}
-	})
+	}, func() { time.Sleep(pause) })
 	for server, v := range all[len(all)-1] {
 		last += fmt.Sprintf("server %d shows %q\n", server, slices.Sorted(maps.Keys(v)))
 	}
 	return differ(all), last
 }
 
-// repeat asks as often as differ needs, with pauses in between, which report
-// whether to go on. It stops early if all servers agree.
-func repeat(ask func() []view, pause func() bool) [][]view {
+// repeat asks as often as differ needs, with pauses in between. It stops early if
+// all servers agree.
+func repeat(ask func() []view, pause func()) [][]view {
 	all := [][]view{ask()}
-	for len(all) < count && !agree(all[len(all)-1]) && pause() {
+	for len(all) < count && !agree(all[len(all)-1]) {
+		pause()
 		all = append(all, ask())
 	}
 	return all
