@@ -20,13 +20,12 @@
 // # How to run it
 //
 // The first command makes and judges the histories of all stores. The second one
-// runs 20,000 seeds. The others run any number of seeds, use semaphores in most
-// of them, and repeat the seed that a failing test has named:
+// runs 500 seeds. The others run any number of seeds, and repeat the seed that a
+// failing test has named:
 //
 //	make histories
 //	go test .
 //	go test . -seeds=500000
-//	go test . -units
 //	go test -run=TestNoSeed . -seeds=1 -seed=44
 //
 // The environment variable DLOCK_HISTORIES names a directory for the records,
@@ -50,9 +49,8 @@
 //		})
 //	}
 //
-// TestRunMakesHistories does that for memdriver, in virtual time. The judge in
-// internal/longtest/histories lists all stores, and fails if it finds no record
-// of one of them.
+// TestRunMakesHistories does that for memdriver, in virtual time. The judge fails
+// if it finds no record of one of the stores that it lists.
 //
 // # What the actors do
 //

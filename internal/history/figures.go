@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,9 +87,7 @@ func outcome(a *attempt) string {
 
 func (f *figures) String() string {
 	text := fmt.Sprintf("%d histories, %d operations", f.histories, f.operations)
-	for _, name := range slices.SortedFunc(maps.Keys(f.counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(strings.Count(a, "fault: "), strings.Count(b, "fault: ")), cmp.Compare(f.counts[b], f.counts[a]), cmp.Compare(a, b))
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(f.counts)) {
 		text += fmt.Sprintf("; %s %d", name, f.counts[name])
 	}
 	return text

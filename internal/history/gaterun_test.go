@@ -144,7 +144,7 @@ func (r *run) newActor(c *process, id int) *actor {
 }
 
 // units reports whether most calls of the run are for units of a semaphore.
-func (r *run) units() bool { return *allUnits || r.seed%16 == 12 || r.seed%16 == 13 }
+func (r *run) units() bool { return r.seed%16 == 12 || r.seed%16 == 13 }
 
 // sharing returns the number of actors per client. Even seeds have one, which
 // makes their runs repeatable.

@@ -288,23 +288,15 @@ func (r *run) judgeGrant(h *possession) {
 	if exclusive {
 		r.highest[h.queue] = token
 	}
-	nodes := r.nodes(h.queue)
-	name := h.lock.Node()
-	if h.units > 0 { // the store may have renamed it since
-		name, _ = r.stands(h.queue, token)
-	}
-	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
-	if i >= 0 {
-		if info, there := r.info(h.queue, name); !there || info.Token != token {
-			i = -1
-		}
-	}
-	if i < 0 {
+	name, stands := r.stands(h.queue, token)
+	if !stands {
 		if h.lock.Err() == nil {
 			r.fail("%v: granted without a node", h)
 		}
 		return
 	}
+	nodes := r.nodes(h.queue)
+	i := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Name == name })
 	sum := h.units
 	for _, n := range nodes[:i] {
 		weight, ok := unitsIn(n)

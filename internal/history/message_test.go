@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -86,30 +87,26 @@ func (r *run) doubtful(token int64) bool {
 }
 
 func (r *run) noteFate(p *message, f faults.Fault) {
-	note := func(what, becomes string, args ...any) {
-		r.note("%v"+becomes, append([]any{p}, args...)...)
-		r.count(what)
+	stage := p.request.Stage
+	for _, fate := range []struct {
+		is            bool
+		what, becomes string
+	}{
+		{f.Lose && stage == faults.StageRequest, "request lost", "is lost"},
+		{f.Lose && stage == faults.StageReply, "reply lost", "is lost"},
+		{f.Lose, "release lost", "is lost"},
+		{f.EndSession, "session ended", "ends the session"},
+		{f.Repeat, "request repeated", "is sent twice"},
+		{f.EndWatchAfter > 0, "watch closed early", fmt.Sprint("ends its watch after ", f.EndWatchAfter)},
+		{f.DropAhead && f.DropWatch, "create without list and watch", "brings no list and no watch"},
+		{f.DropAhead, "create without list", "brings no list"},
+		{f.DropWatch, "create without watch", "brings no watch"},
+	} {
+		if fate.is {
+			r.note("%v %s", p, fate.becomes)
+			r.count(fate.what)
+			return
+		}
 	}
-	switch {
-	case f.Lose && p.request.Stage == faults.StageRequest:
-		note("request lost", " is lost")
-	case f.Lose && p.request.Stage == faults.StageReply:
-		note("reply lost", " is lost")
-	case f.Lose:
-		note("release lost", " is lost")
-	case f.EndSession:
-		note("session ended", ": the session ends")
-	case f.Repeat:
-		note("request repeated", " is sent twice")
-	case f.EndWatchAfter > 0:
-		note("watch closed early", ", to end after %v", f.EndWatchAfter)
-	case f.DropAhead && f.DropWatch:
-		note("create without list and watch", " brings no list and no watch")
-	case f.DropAhead:
-		note("create without list", " brings no list")
-	case f.DropWatch:
-		note("create without watch", " brings no watch")
-	default:
-		r.note("%v", p)
-	}
+	r.note("%v", p)
 }

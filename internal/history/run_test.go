@@ -74,23 +74,16 @@ func inMemoryStore(spoil spoiler) Store {
 // process can be tested in a synctest bubble.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := inMemoryStore(nil)
-		s.Histories, s.For = 60, 20*time.Second
-		Run(t, s)
-	})
-}
-
-func TestRunPlaysOutages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := inMemoryStore(nil)
-		var outages int
+		s, outages := inMemoryStore(nil), 0
 		s.Outage = func(*testing.T) (mend func()) {
 			outages++
 			return func() {}
 		}
-		s.For = 30 * time.Second
+		if s.Histories, s.For = 60, 20*time.Second; testing.Short() {
+			s.Histories = 5
+		}
 		Run(t, s)
-		require.Greater(t, outages, 5)
+		require.Greater(t, outages, s.Histories)
 	})
 }
 

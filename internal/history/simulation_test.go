@@ -14,8 +14,6 @@ import (
 var (
 	seeds = flag.Int("seeds", 500, "how many seeds to run")
 	first = flag.Uint64("seed", 1, "the first seed")
-
-	allUnits = flag.Bool("units", false, "use semaphores in every run, not only in one of eight")
 )
 
 func TestNoSeedBreaksTheLock(t *testing.T) {
