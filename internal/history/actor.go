@@ -248,6 +248,9 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 		take = func(ctx context.Context) (*dlock.Lock, error) { return at.once(ctx, m) }
 	}
 	a.perhaps(a.nasty.write)
+	if a.watch != nil {
+		ctx = a.watch.calling(ctx, at)
+	}
 	return a.take(ctx, at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 

@@ -47,6 +47,7 @@ type run struct {
 	removed  map[int64]removal         // nodes removed by an operator, by token
 	doubts   map[int64]bool            // nodes whose removal or rename may have been lost, by token
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
+	ledgers  []*ledger                 // of the calls
 	free     map[int64]time.Time       // since when the units are free that a node waits for, by token
 }
 

@@ -1,4 +1,4 @@
-package simulation
+package history
 
 import (
 	"context"
@@ -22,11 +22,16 @@ type ledger struct {
 
 type ledgerKey struct{}
 
-func (r *run) withLedger(ctx context.Context, a *actor, t attempt) context.Context {
-	l := &ledger{call: fmt.Sprintf("%v: %s on %s", a, t.name, t.queue), mode: t.mode, cancelled: t.cancelled}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ledgers = append(r.ledgers, l)
+// calling returns the context for a call. The hooks of a call within a hold are not
+// counted.
+func (r *run) calling(ctx context.Context, a *attempt) context.Context {
+	l := &ledger{cancelled: a.limit > 0 && !a.limited}
+	if a.within == nil {
+		l.call, l.mode = fmt.Sprintf("actor %d: %v", a.actor, a), a.mode
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ledgers = append(r.ledgers, l)
+	}
 	return context.WithValue(ctx, ledgerKey{}, l)
 }
 

@@ -345,6 +345,7 @@ func (r *run) judgeEmptiness() {
 	if s := r.store.Stats(); !r.any() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)
 	}
+	r.judgeHooks()
 	step := r.gate.arrived()
 	time.Sleep(24 * time.Hour)
 	synctest.Wait()

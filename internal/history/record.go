@@ -174,6 +174,7 @@ func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S",
 
 // watcher is told of calls while they are made.
 type watcher interface {
+	calling(ctx context.Context, a *attempt) context.Context
 	// granted is called in the goroutine of a call that was granted h, before
 	// it returns. ctx is the context of the call.
 	granted(ctx context.Context, h *handle)
