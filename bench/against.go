@@ -14,7 +14,8 @@ import (
 )
 
 // revision is an older revision of this repository to compare with. Its own
-// bench program runs in the child processes, so keep package work's protocol.
+// bench program runs in the child processes, so the protocol of package work
+// must stay compatible.
 type revision struct {
 	label   string // commit, abbreviated
 	program string // path of its bench program
@@ -115,8 +116,9 @@ const minForInterval = 6
 // few values. As in the sign test, it reaches from the k-th smallest to the k-th
 // largest value, where k is as large as the confidence allows.
 func medianInterval(values []float64) []float64 {
-	// Each value is below the median with probability 1/2, so fewer than k of n
-	// values are below it as often as n coin tosses give fewer than k heads.
+	// Each value is below the median with probability 1/2. The probability
+	// that fewer than k of n values are below it is therefore that of fewer
+	// than k heads in n coin tosses.
 	n, k := len(values), 0
 	term := math.Pow(0.5, float64(n)) // P(exactly k heads)
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {

@@ -25,7 +25,8 @@ type run struct {
 // warmUpRounds is the number of initial rounds whose results are discarded.
 const warmUpRounds = 1
 
-// maxFaults is after how many failed rounds a workload drops a competitor.
+// maxFaults is the number of failed rounds after which a competitor is dropped
+// from a workload.
 const maxFaults = 2
 
 // execute measures all workloads, and stops all processes that it has started.
@@ -50,7 +51,8 @@ func (r *run) execute(ctx context.Context) error {
 }
 
 // startChildren starts the child processes of all competitors, and leaves out
-// those that fail to start. With an older revision, that is an error.
+// those that fail to start. In a comparison with an older revision, such a
+// failure is an error.
 func (r *run) startChildren() error {
 	var started []competitor
 	for _, c := range r.competitors {

@@ -45,8 +45,9 @@ type workload struct {
 
 func (w workload) id() string { return w.name }
 
-// waitingSessions is the number of sessions shared by a queue's contenders.
-// Almost every hand-over goes to another session, yet they fit one machine.
+// waitingSessions is the number of sessions shared by a queue's contenders. It
+// is large enough that almost every hand-over goes to another session, yet
+// small enough for one machine.
 const waitingSessions = 20
 
 // untimedGrants is the number of initial grants in a drain that are not

@@ -213,7 +213,8 @@ type Session interface {
 	// even if the process was paused or the machine was asleep.
 	Err() error
 
-	// Close ends the session and frees all it holds, here and in the store.
+	// Close ends the session and frees everything that it holds, in this
+	// process and in the store.
 	//
 	// Rule 9, close: when Close returns nil, the session's nodes are gone. A
 	// Create that reaches the store after that leaves no node.
@@ -276,7 +277,8 @@ type Joined struct {
 	// Created is the creation time by the store's clock, as NodeInfo.Created,
 	// or zero if the driver does not know it without another request.
 	Created time.Time
-	// Known reports whether the driver knows the nodes ahead.
+	// Known reports whether the driver knows the nodes ahead. If it is false,
+	// Ahead is meaningless.
 	Known bool
 	// Ahead holds the nodes before this one, oldest first.
 	//
@@ -321,7 +323,8 @@ func (w Watch) Stop() {
 	}
 }
 
-// Cause says why a node was deleted. A watch may pass it on.
+// Cause says why a node was deleted. Callers pass it to Delete, and a watch may
+// pass it on to the waiter.
 type Cause int
 
 const (

@@ -2,7 +2,8 @@ package driver
 
 import "errors"
 
-// Errors of sessions match one of these by errors.Is. Drivers add details.
+// Errors of sessions match one of these, as reported by errors.Is. Drivers wrap
+// them to add details.
 var (
 	// ErrUnavailable marks an error after which a retry may succeed: the store
 	// could not be reached, or could not say what became of the request.

@@ -34,7 +34,8 @@ type Inspector interface {
 	// Remove removes the node of that name and token, whichever session owns
 	// it. Any other node stays: if the node has another name or token by now,
 	// or is gone, the error matches [ErrGone]. The token is the one that Read
-	// returns. It is zero for a node of another program that has none.
+	// returns. It is zero for the nodes of other programs if the store gives
+	// those no token.
 	//
 	// Remove resembles a Delete with the cause Changed, except that the owner
 	// did not ask for it. The owner's watches of the node end as after any
@@ -57,7 +58,8 @@ type Inspector interface {
 	// After an error that matches [ErrUnavailable], or if ctx has ended, the
 	// value may or may not be stored, and a request in flight may still store
 	// it while p is in the queue, even after a later SetValue of p. The caller
-	// may repeat SetValue. After any other error, this call stores nothing.
+	// may repeat SetValue. After any other error the value is not stored by
+	// this call.
 	//
 	// If [CheckValue] rejects the value, SetValue returns its error and sends
 	// no request to the store.
@@ -81,10 +83,12 @@ type Inspector interface {
 	// OnHeartbeat sets f as the function that is called after each answer of
 	// the store that has renewed the session's lease. The argument left is what
 	// was left of the lease when the answer arrived, and term is how long the
-	// lease runs without a renewal. A later call replaces f; nil stops it.
+	// lease runs without a renewal. A later call replaces f; nil stops the
+	// calls.
 	//
 	// The session may hold locks of its own while it calls f, and may call it
-	// concurrently. So f must return at once, and not call the session.
+	// concurrently. So f must return at once, and must not call a method of the
+	// session.
 	//
 	// OnHeartbeat reports whether the session supports this.
 	OnHeartbeat(f func(left, term time.Duration)) bool
@@ -141,8 +145,9 @@ func CheckValue(value []byte) error {
 // NodeInfo is what a store knows about a node.
 type NodeInfo struct {
 	Node
-	// Token is the fencing token that Create returned with the node. That of a
-	// Foreign node may be forged.
+	// Token is the fencing token that Create returned with the node. If other
+	// clients can write to the store, the token of a Foreign node may be
+	// forged.
 	Token int64
 	// Data is the data passed to Create. Any client of the store may have
 	// written it, so readers must not trust it.

@@ -43,7 +43,8 @@ import (
 // a sleep only if nothing reads the clocks in between. While the machine runs,
 // they are read at least four times per term. If the wall clock is set forward
 // by more than the rest of the term, the lease ends early, which is safe. If
-// both clocks stand still, as in a paused machine, it sees nothing.
+// both clocks stand still, as in a paused virtual machine, the lease cannot
+// notice.
 //
 // A Lease is safe for concurrent use. No method blocks, except that Begin and
 // Do wait for their request, and Run for the end of the lease.
@@ -126,7 +127,8 @@ func (c *clock) now() Instant {
 }
 
 // readAgain reads the clocks while it holds c.mu, so that no other goroutine
-// replaces the skew meanwhile, which would look like a step of the wall clock.
+// replaces the skew meanwhile. Otherwise the replacement would look like a step
+// of the wall clock.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +161,8 @@ func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 //
 // If the margin is negative, or not less than the timeout, no term is safe.
 // NewLease then returns a lease that has already ended, with an error that
-// gives both values. The timeout is often the store's choice.
+// gives both values. It does not panic, because the timeout often comes from
+// the store.
 func NewLease(timeout, margin time.Duration) *Lease {
 	return newLease(timeout, margin, Now)
 }
@@ -189,7 +192,8 @@ func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 // Begin returns the error of request. If request succeeds only after the term
 // has passed, the lease has ended. Connect then fails, but another attempt may
 // succeed, so the error matches [ErrUnavailable] and not [ErrSessionEnded]. If
-// the lease had ended before, Begin returns its error at once.
+// the lease had already ended, Begin returns the lease's error without calling
+// request.
 func (l *Lease) Begin(request func() error) error {
 	answered := false
 	err := l.Do(func() error {
@@ -246,12 +250,14 @@ const maxBeats = 8
 // condition stated for request at [Lease.Do].
 //
 // Run returns when the lease has ended and every call of beat has returned.
-// Drivers run it on a goroutine that Close waits for.
+// Drivers run Run on a goroutine of its own, and Close waits for that
+// goroutine.
 //
 // Heartbeats overlap: each call of beat runs on its own goroutine, without
 // waiting for answers to earlier ones, so heartbeats may reach the store in any
 // order. This is safe if the store counts the timeout from the arrival of a
-// heartbeat. It is not if a heartbeat carries a time that replaces another.
+// heartbeat. It is not safe if a heartbeat carries a time that replaces a later
+// one.
 //
 // The ctx of beat is done after a quarter of the timeout, or when the lease
 // ends, with the lease's error as the cause. A beat that ignores ctx delays the
@@ -409,8 +415,9 @@ func (l *Lease) End(cause error) {
 	}
 }
 
-// Done returns a channel that is closed when the lease ends. After a pause or
-// sleep of the machine, that may be late, but Err reports the end at once.
+// Done returns a channel that is closed when the lease ends. If the process was
+// paused or the machine slept, the channel may be closed late, but Err reports
+// the end at once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err returns nil until the lease ends, and from then on always an error that

@@ -78,7 +78,8 @@ func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
-	// MySQL counts only rows that change, as checks does here.
+	// Incrementing checks changes the row even if the token is equal. Otherwise
+	// MySQL would not count it.
 	result, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
 		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
 		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,

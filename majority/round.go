@@ -236,7 +236,8 @@ func (r *round) failed(ctx context.Context) error {
 	return fmt.Errorf("dlock: %v: %w", r.stores[0], err)
 }
 
-// masked hides a round's own limits, and losses of locks the caller never had.
+// masked hides the limits of a round, which are not the caller's, and losses, as
+// the caller never had a lock.
 type masked struct{ error }
 
 func (e *masked) Is(target error) bool {

@@ -52,7 +52,8 @@ func (f Faults) ExpireAll() {
 }
 
 // Drop ends a session in the store only, as an operator may do. The nodes are
-// gone when Drop returns. The client learns of it with its next request.
+// gone when Drop returns. The client learns of it with its next request, which
+// may be a heartbeat.
 func (f Faults) Drop(s driver.Session) { f.on(s, func(ms *session) { f.store.drop(ms.record) }) }
 
 // CutOff cuts a session's connection until heal is called, like a network that
@@ -65,11 +66,13 @@ func (f Faults) Drop(s driver.Session) { f.on(s, func(ms *session) { f.store.dro
 //     session timeout at most. The session and its watches end then.
 //   - The store drops the session when it has not heard from it for its timeout.
 //
-// Cuts may overlap: all must heal. Calling heal again is a no-op.
+// Cuts may overlap: the connection works again when all of them have healed.
+// Calling heal again is a no-op.
 func (f Faults) CutOff(s driver.Session) (heal func()) { return f.cut(&f.session(s).conn.cuts) }
 
 // Down cuts the connections of all sessions until up is called: see
-// [Faults.CutOff]. Meanwhile Connect returns an error, and sessions may expire.
+// [Faults.CutOff]. Meanwhile Connect returns an error. The store itself goes
+// on, so sessions expire.
 func (f Faults) Down() (up func()) { return f.cut(&f.store.cuts) }
 
 func (f Faults) cut(cuts *int) (heal func()) {
@@ -87,7 +90,8 @@ func (f Faults) cut(cuts *int) (heal func()) {
 
 // LoseRequest loses the session's next request of that kind, as if the
 // connection broke before the request reached the store. The caller gets an
-// error that matches driver.ErrUnavailable. The session lives on.
+// error that matches driver.ErrUnavailable. The session lives on. Each call
+// loses one request.
 func (f Faults) LoseRequest(s driver.Session, op faults.Op) { f.lose(s, loss{op: op}) }
 
 // LoseReply is like LoseRequest, but the store carries out the request.
@@ -127,7 +131,8 @@ func (f Faults) HoldRequest(s driver.Session, op faults.Op) (arrive func()) {
 func (f Faults) Reset(s driver.Session) { f.on(s, func(ms *session) { ms.conn.resets++ }) }
 
 // DelayReplies delays every later reply to a session by d; zero ends the delay.
-// Requests are not delayed. A cut does not stop a reply in flight.
+// Requests are not delayed. A cut that begins while a reply is in flight does
+// not stop the reply.
 func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	f.on(s, func(ms *session) { ms.conn.replies = d })
 }

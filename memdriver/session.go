@@ -20,7 +20,8 @@ var (
 
 	// errUnknown is the reply to a session that the store has dropped.
 	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner is the reply to changes of another session's node.
+	// errNotOwner is the reply to a session that tries to release or replace
+	// another session's node.
 	errNotOwner = errors.New("the node belongs to another session")
 	// errCleanedUp is the reply to a Create that arrives later than the request
 	// to clean up its node. No caller receives this error.
@@ -222,7 +223,8 @@ func (s *session) Close() error {
 }
 
 // keepLease sends heartbeats until the lease ends. Then it ends the watches and
-// sets stopped, after which no request or goroutine begins.
+// sets stopped, after which requests are no longer served and no goroutine is
+// started.
 func (s *session) keepLease() {
 	s.lease.Run(s.heartbeat)
 	s.watches.End()

@@ -161,7 +161,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 }
 
 // cleanUp removes the node that the given call of Create has made. If that
-// Create arrives later, it will be refused (rule 4 of package driver).
+// Create arrives later, it will be refused (rule 4 of package driver: a failed
+// Create leaves no node).
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -189,7 +190,8 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// removePlace removes the node with the name and token of p, whoever owns it.
+// removePlace removes the node with the name and token of p. Any session may
+// call it, not only the owner.
 func (st *Store) removePlace(queue string, p driver.Place) error {
 	q, n := st.find(queue, func(n *node) bool { return n.Name == p.Name && n.token == p.Token })
 	if n == nil {
@@ -285,7 +287,8 @@ type Stats struct {
 	Requests map[faults.Op]int64
 }
 
-// Stats returns a snapshot of the store. It visits all queues and watches.
+// Stats returns a snapshot of the store. It takes time in proportion to the
+// number of queues and watches.
 func (st *Store) Stats() Stats {
 	st.mu.Lock()
 	defer st.mu.Unlock()

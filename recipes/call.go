@@ -128,7 +128,8 @@ func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 		return nil, err
 	}
 	defer func() {
-		// Abandon even after ErrVanished: a server's list may have been old.
+		// Abandon even after ErrVanished, because the server whose list lacked
+		// the node may be wrong.
 		if l == nil {
 			e.Abandon()
 		}
@@ -171,7 +172,8 @@ func (c *call) newEntry(ctx context.Context) (e *entry.Entry, err error) {
 
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn waits until no other node blocks the entry. TryLock fails instead.
+// awaitTurn waits until no other node blocks the entry. TryLock does not wait,
+// and fails instead.
 func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	if e.Alone() {
 		return nil

@@ -14,7 +14,8 @@ import (
 // child of it, re-enter the lock: they succeed at once and without a request. A
 // shared lock cannot be re-entered exclusively; that returns [ErrUpgrade].
 //
-// Goroutines that share the context do not exclude each other, even by Lock:
+// Goroutines that share the context do not exclude each other, even if each of
+// them calls Lock:
 //
 //	workers, ctx := errgroup.WithContext(lock.Context(ctx))
 //	for _, item := range items {

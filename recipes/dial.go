@@ -102,7 +102,8 @@ func (c *Client) unreached() error {
 }
 
 // dial connects, after a pause if the last attempt failed, and returns the new
-// session. The Connected hook gets ctx, with the values of the first call.
+// session. The Connected hook gets ctx, which has the values of the call that
+// started the attempt.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil

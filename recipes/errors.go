@@ -16,7 +16,8 @@ import (
 
 // Errors to match with errors.Is. Each error message names the lock.
 var (
-	// ErrLocked is returned by TryLock and TryRLock if they would have to wait.
+	// ErrLocked is returned by TryLock and TryRLock if they would have to wait
+	// for another contender.
 	ErrLocked = errors.New("locked by another contender")
 
 	// ErrQueueFull is returned by Lock, RLock, WithLock and WithRLock if they
@@ -205,7 +206,8 @@ func join(errs ...error) error {
 	}}
 }
 
-// maxPrinted limits names in messages, in bytes. Those of dlock are shorter.
+// maxPrinted limits the length of names in messages, in bytes. Names made by
+// dlock are shorter.
 const maxPrinted = 1024
 
 func printable(name string) string {

@@ -49,7 +49,8 @@ func newHold(q *queue, w *want, e *entry.Entry) (*hold, *Lock) {
 	return h, h.addLock(w.exclusive)
 }
 
-// addLock adds a Lock to the hold. mu must be held, except in a new hold.
+// addLock adds a Lock to the hold. It is called with mu held, or before the
+// hold is published.
 func (h *hold) addLock(exclusive bool) *Lock {
 	l := newLock(lockState{hold: h, exclusive: exclusive})
 	h.locks = append(h.locks, l.lockState)

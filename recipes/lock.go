@@ -6,7 +6,8 @@ import (
 )
 
 // Lock is a held lock. It is held until Unlock, or until it is lost. A re-entry
-// returns a Lock of its own, and the last Unlock removes the node.
+// returns a Lock of its own, and the last Unlock removes the node from the
+// store.
 //
 // Locks are returned by the methods of RWMutex and Election, and by [Locks.All].
 // The zero value and nil behave like an unlocked Lock: errors match

@@ -173,7 +173,8 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the node of l is in the queue, with the same record.
+// contains reports whether the node of l is known to be in the queue, because
+// it has the same record there.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false

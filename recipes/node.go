@@ -101,7 +101,8 @@ var systemHostname = sync.OnceValue(func() string {
 })
 
 // encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that distinct
-// host names stay distinct. It cuts at 200 bytes, but within no encoded one.
+// host names stay distinct. The result is cut at 200 bytes, but never within an
+// encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

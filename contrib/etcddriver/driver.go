@@ -77,7 +77,8 @@ type connector struct {
 	conns *conns
 }
 
-// Observe implements [driver.Observer]. It needs no lease, nor free quota.
+// Observe implements [driver.Observer]. It needs no lease, so that a store whose
+// quota is used up will do.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	c, client, err := c.dialed(ctx)
 	if err != nil {
@@ -309,7 +310,8 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	return err
 }
 
-// requestTimeout is after how long askAnother tries another server.
+// requestTimeout is how long a request may take before askAnother tries another
+// server.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

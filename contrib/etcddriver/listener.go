@@ -196,7 +196,8 @@ func (l *listener) begin(stream pb.Watch_WatchClient, end func()) {
 	}
 }
 
-// open asks for the watches of a queue, or leaves it to begin. mu must be held.
+// open asks for the watches of a queue, or leaves it to begin if there is no
+// stream. mu must be held.
 func (l *listener) open(f *followed) {
 	l.queues[f.queue] = f
 	if l.stream == nil {
@@ -219,7 +220,8 @@ func (l *listener) open(f *followed) {
 	}
 }
 
-// send sends a request. If it fails, receive fails, too. mu must be held.
+// send sends a request on the stream. If it fails, receive fails, too. mu must be
+// held.
 func (l *listener) send(r *pb.WatchRequest) {
 	if l.stream != nil {
 		_ = l.stream.Send(r)

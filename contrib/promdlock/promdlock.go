@@ -30,7 +30,8 @@ func WithLockLabel(f func(lock string) string) Option {
 // New registers the metrics and returns the hooks that update them, to be
 // passed to [dlock.WithTrace]. If an earlier New with the same options has
 // already registered them with r, both traces update the same metrics. The
-// error names the metric that r has rejected.
+// error names the metric that r has rejected, for example because another
+// package uses its name.
 func New(r prometheus.Registerer, opts ...Option) (*recipes.Trace, error) {
 	if r == nil {
 		return nil, errors.New("promdlock: the registerer is nil")

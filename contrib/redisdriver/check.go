@@ -22,7 +22,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless the reply says.
+// adviceOn returns what to do about an error of Connect, unless the server's
+// reply says it.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, redis.Nil):

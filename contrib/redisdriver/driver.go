@@ -45,7 +45,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, strings.ToLower(rand.Text()[:16]))
 }
 
-// Observe implements [driver.Observer]. A replica or a full server will do.
+// Observe implements [driver.Observer]. A replica will do, and so will a server
+// whose memory is full.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, observer)
 }

@@ -59,7 +59,8 @@ func mark(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// The driver's own timeout ended the dial, so hide the context's error.
+		// The driver's own timeout ended the dial, so the result must not match
+		// the error of a context.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)

@@ -82,8 +82,9 @@ func (l *link) confirmBy(replicas any) bool {
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
 }
 
-// evalConfirmed runs a script, and fails unless enough replicas confirm its
-// changes. WAIT covers only changes made on its own connection.
+// evalConfirmed runs a script, and fails unless enough replicas confirm that
+// they have received its changes. WAIT covers only changes made on its own
+// connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)

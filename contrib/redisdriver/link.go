@@ -244,8 +244,9 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// go-redis keeps a connection whose handshake got an error, such as a
-		// Sentinel's, so the next request needs a new client.
+		// go-redis keeps using a connection after an error reply to the
+		// handshake, such as a reply from a Sentinel, so the next
+		// request needs a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}

@@ -136,7 +136,8 @@ func (s *Session) orphan(creates ...Change) {
 const cancelPause = 50 * time.Millisecond
 
 // cancelOrphans cancels orphans until there are none. After an error it goes on
-// with the next ones, and with fewer at once, because only some may be blocked.
+// with the next ones, and with fewer at once, because something may block just
+// some of the nodes.
 func (s *Session) cancelOrphans() {
 	most := cancelsAtOnce
 	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {

@@ -16,7 +16,8 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// unknownOutcome reports whether a change may have been made, or may be.
+// unknownOutcome reports whether a change may have been made, or may still be,
+// despite err.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.As(err, new(refused)) && !errors.Is(err, driver.ErrGone) &&
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)

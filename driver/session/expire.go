@@ -32,8 +32,9 @@ func (s *Session) renew(ctx context.Context) (next time.Duration, err error) {
 // sessions. With a long session timeout, heartbeats are too rare for this.
 const expirePause = 2 * time.Second
 
-// expire ends the sessions of dead processes until its own ends: at the
-// deadline that a heartbeat has seen, and, while it waits, every two seconds.
+// expire ends the sessions of dead processes until its own ends: when the
+// deadline is due that a heartbeat has seen, and, while the session waits, at
+// least every two seconds.
 func (s *Session) expire() {
 	search := time.NewTicker(expirePause)
 	defer search.Stop()

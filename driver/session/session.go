@@ -242,7 +242,8 @@ func (s *Session) enter(ctx context.Context) error {
 	}
 }
 
-// admit waits for room in the store. Meanwhile a request would hold its slot.
+// admit waits for room in the store. A request would hold its slot meanwhile,
+// even if its caller has left.
 func (s *Session) admit(ctx context.Context) error {
 	if s.admitter == nil {
 		return nil

@@ -265,7 +265,8 @@ func (s *Set) Mark() Mark {
 // that, which may be newer than the list. In the list, this session's nodes must
 // have their tokens. Those of other nodes may be zero.
 //
-// If asked is not nil, Compare ignores watches of others.
+// If asked is not nil, the driver has asked only for these nodes, and Compare
+// ignores watches of others.
 //
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
 // are matched by name alone. The own node is matched by name, epoch and token,

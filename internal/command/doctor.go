@@ -111,7 +111,8 @@ func adviceOn(err error, refused string) string {
 	return refused
 }
 
-// shortTimeout is the session timeout below which normal pauses cost locks.
+// shortTimeout is the session timeout below which pauses that are normal for a
+// process or a disk cost locks.
 const shortTimeout = 4 * time.Second
 
 // describe reports the session, and for how long it survives.

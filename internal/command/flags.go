@@ -8,7 +8,8 @@ import (
 )
 
 // manual is the text that a command prints with -h, split into parts. The man
-// page and the completion scripts are generated from it.
+// page and the completion scripts are generated from it, so that they include
+// every flag.
 type manual struct {
 	command
 	synopsis string // without "dlock"

@@ -85,7 +85,8 @@ func (r *runSettings) flags() *flag.FlagSet {
 	return f
 }
 
-// seconds is a duration flag that takes a plain number for seconds, like flock.
+// seconds is a duration flag that takes a plain number for seconds, like the
+// flags of flock and timeout.
 type seconds time.Duration
 
 func (s *seconds) String() string { return time.Duration(*s).String() }

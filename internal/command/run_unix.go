@@ -269,7 +269,8 @@ func reapOne() bool {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none is left and alone returns true.
+// the process group. It returns when none is left. alone reports whether root
+// has no more children.
 func killAll(root, group int, alone func() bool, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -75,7 +75,8 @@ func judgeLock(held []*attempt) []*check {
 				order.violated("%s held it from %s although %s, from %s, was ahead",
 					earlier.Place.Name, seconds(earlier.Granted), t.Place.Name, seconds(t.Granted))
 			}
-			// With such a token, a late write would look valid.
+			// With such a token, a resource could not tell a late write from a
+			// valid one.
 			if earlier.Mode == dlock.Exclusive && t.Token <= earlier.Token {
 				tokens.violated("%s got %d, after %s had got %d", t.label(), t.Token, earlier.label(), earlier.Token)
 			}

@@ -14,7 +14,8 @@ import (
 )
 
 // A worker with a process of its own and its run exchange JSON values, one per
-// line. The run first sends the settings, then replies to each message.
+// line. The run first sends the settings, and then an order in reply to each
+// message.
 
 // childArgument makes "dlock demo" the process of a worker.
 const childArgument = "child-process"

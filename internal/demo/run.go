@@ -259,7 +259,8 @@ func (r *run) answer(m message) reply {
 	return a
 }
 
-// admit waits until a worker may begin. With a fault, the first one goes first.
+// admit waits until a worker may begin. With a fault, the first worker must be
+// the first holder.
 func (r *run) admit(n int) bool {
 	r.mu.Lock()
 	if r.ready++; r.ready == r.Workers {

@@ -17,7 +17,8 @@ const (
 	betweenTries = 50 * time.Millisecond
 )
 
-// modes has a letter for each worker, in turn: R for a reader, W for a writer.
+// modes has a letter for each worker, and begins again after the last: R for a
+// reader, W for a writer.
 const modes = "RRRWWRRRRW"
 
 // worker is one contender, with its own client and host name. Its attempt is

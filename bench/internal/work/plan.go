@@ -1,5 +1,6 @@
 // Package work runs the rounds of the benchmark with the Go libraries, in child
-// processes of bench. peers/Bench.java and peers/bench.py do the same.
+// processes of bench. peers/Bench.java and peers/bench.py do the same for Java and
+// Python.
 //
 // A child answers each line on its standard input with one line on its standard
 // output, or with "error" and the reason, and exits when its input ends:

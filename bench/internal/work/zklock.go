@@ -9,7 +9,8 @@ import (
 )
 
 // zkLock opens a connection for the lock of go-zookeeper, which has neither a
-// shared mode nor a try. It waits for the session, without which zk.Lock fails.
+// shared mode nor a try. It waits until the session exists, because zk.Lock fails
+// before that.
 func zkLock(p Plan) (session, error) {
 	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {

@@ -21,7 +21,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless its text says.
+// adviceOn returns what to do about an error of Connect, unless the server's
+// message says it.
 func adviceOn(err error) string {
 	switch number(err) {
 	case 1290, 1792, 1836:

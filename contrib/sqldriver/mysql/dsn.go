@@ -90,7 +90,8 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 }
 
 // wrongPart returns the error for a data source name that go-sql-driver/mysql
-// rejects. The client's own error may quote a part of the password.
+// rejects. The client's own error quotes what it does not understand, which may
+// be part of the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {

@@ -103,7 +103,8 @@ func dialFailed(err error) bool {
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
-// permanent reports whether the client refused to send, and would again.
+// permanent reports whether the client refused to send a statement for a reason
+// that a retry would not change.
 func permanent(err error) bool {
 	return sqlstore.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })

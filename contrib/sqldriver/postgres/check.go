@@ -24,7 +24,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless its text says.
+// adviceOn returns what to do about an error of Connect, unless the server's
+// message says it.
 func adviceOn(err error) string {
 	var server *pgconn.PgError
 	switch errors.As(err, &server); {

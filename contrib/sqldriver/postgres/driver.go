@@ -23,7 +23,8 @@ func init() { dlock.Register("postgres", Driver{}) }
 // as "postgres".
 type Driver struct{}
 
-// OpenConnector parses a data source name: see the package.
+// OpenConnector parses a data source name, described in the package
+// documentation.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn)
 	if err != nil {

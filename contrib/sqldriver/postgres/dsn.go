@@ -29,7 +29,8 @@ func defaults() options {
 const minConnectTimeout = 500 * time.Millisecond
 
 // parseDSN splits a data source name into the parts for pgx and for this
-// package. No error repeats a part of the password, escaped or not.
+// package. No error repeats a part of the password, even if special characters
+// in it are not escaped.
 func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	if text != "" && !strings.Contains(text, "://") {
@@ -122,7 +123,8 @@ func unknownParameter(name string, hidden bool) error {
 }
 
 // connectTimeout returns the timeout for connecting to one host. It is short if
-// there are several, so that a heartbeat reaches even the last.
+// there are several, so that a heartbeat reaches the last one even if the
+// others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string

@@ -18,7 +18,8 @@ import (
 // readOnly is the error code of a server without changes, such as a standby.
 const readOnly = "25006"
 
-// noRight is the error code of a function that the user may not call.
+// noRight is the error code of a function that the user may not call, such as
+// those that wait for the disk.
 const noRight = "42501"
 
 // temporary lists error codes and classes of codes that may pass without
@@ -108,7 +109,8 @@ func hasPrefix(code string, classes []string) bool {
 	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
-// untrusted reports whether the client refused to send, and would again.
+// untrusted reports whether the client refused to send a statement for a reason
+// that a retry would not change.
 func untrusted(err error) bool {
 	return sqlstore.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection") ||
 		strings.Contains(err.Error(), "must be run with standard_conforming_strings=on")

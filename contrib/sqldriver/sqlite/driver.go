@@ -179,7 +179,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.begin(ctx, path, base)
 }
 
-// Observe implements [driver.Observer]. It is Connect, but makes no file.
+// Observe implements [driver.Observer]. It makes no file, which has no locks yet.
+// Otherwise it is like Connect.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	path, err := c.file(ctx)
 	if e := (unmade{path: path}); err == nil && e.check() == nil {

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// shortest and longest bound the time between polls for open watches.
+	// shortest and longest bound the time between polls of the database while
+	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
 	// patience bounds the time between polls behind other waiters.
@@ -77,7 +78,8 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 }
 
 // Look implements session.Store. It ends the sessions of dead processes that
-// own one of the first nodes. Thus even TryLock gets a killed holder's lock.
+// own one of the first nodes. Thus even TryLock, which does not wait, gets the
+// lock of a killed holder.
 func (m *member) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
 	var suspects []string
 	look := func() error {

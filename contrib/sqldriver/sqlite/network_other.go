@@ -2,7 +2,8 @@
 
 package sqlite
 
-// networkFileSystem always returns "", because it can't detect any here.
+// networkFileSystem always returns "", because the driver can't detect network
+// file systems on this system.
 func networkFileSystem(string) string { return "" }
 
 // freeSpace returns false: this system does not tell.

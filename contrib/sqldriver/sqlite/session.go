@@ -166,7 +166,8 @@ func byClock(args ...any) []any {
 	return append([]any{boot, since.Microseconds(), now.UnixMicro()}, args...)
 }
 
-// Beat implements session.Store. Zero asks for a search for dead processes.
+// Beat implements session.Store. A search for dead processes is due after each
+// heartbeat, so it returns zero.
 func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 	beat := func(ctx context.Context) error {
 		if err := m.db.checkSide(); err != nil {
@@ -228,7 +229,8 @@ func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, er
 	return session.Result{}, session.Refused(explain(err))
 }
 
-// Cancel implements session.Store. Do knows what became of each Create.
+// Cancel implements session.Store. Do knows the outcome of each Create, or ends
+// the session.
 func (m *member) Cancel(context.Context, []session.Change) error { return nil }
 
 func (m *member) create(ctx context.Context, c session.Change) (r session.Result, err error) {
@@ -355,7 +357,8 @@ func (m *member) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// setValue waits for the disk, because a value must survive a power cut.
+// setValue waits for the disk, because the value must outlive the machine,
+// unlike nodes.
 func (m *member) setValue(ctx context.Context, c session.Change) error {
 	return m.db.durably(ctx, func(ctx context.Context) error {
 		rows, err := m.db.changed(ctx, sqlSetValue, c.Queue, c.Place.Token, c.Data, m.presence.id)

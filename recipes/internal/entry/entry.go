@@ -227,7 +227,8 @@ func (e *Entry) dropFirst() {
 	e.first = driver.Joined{}
 }
 
-// Check returns the loss if the entry is lost. It detects the end of a lease.
+// Check returns the loss if the entry is lost. It also detects a lease that has
+// expired unnoticed.
 func (e *Entry) Check() *Loss {
 	if e.session.Err() != nil {
 		e.lose(e.session.Cause())

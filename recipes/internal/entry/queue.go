@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Queue identifies a queue in the store and has its entries' settings.
+// Queue identifies a queue in the store and holds the settings of its entries.
+// It is immutable.
 type Queue struct {
 	Name       string
 	WaitPolicy WaitPolicy

@@ -9,7 +9,8 @@ import (
 
 // A node is renamed in two steps: MarkRenamed records the decision, and Rename
 // sends it to the store. The entry counts as renamed from MarkRenamed on,
-// because others may see the new name even if the reply to this client is lost.
+// because other clients may see the new name even if the store's reply to this
+// client is lost.
 
 // rename is the state of the renaming of a node, for example by a downgrade.
 // Guarded by Entry.mu.

@@ -10,7 +10,8 @@ type BackOff struct {
 	Reset func()
 }
 
-// Retries paces the retries of a request. A success starts the back-off anew.
+// Retries paces the retries of a request. Each failure that follows a success
+// starts a new back-off.
 type Retries struct {
 	New func() BackOff
 

@@ -79,7 +79,8 @@ func (s *Grants) End(cause error) {
 	}
 }
 
-// Cause returns the cause of the first End or, before it, the session's error.
+// Cause returns the cause of the first End or, before that, the error of the
+// driver's session.
 func (s *Grants) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -197,7 +197,8 @@ func Throttle(n int, stop <-chan struct{}) {
 
 // awaitChange waits for a reason to list the queue again. It returns true if no
 // list is needed, because the release of the single blocking node has granted
-// the entry the lock. The watch then stays open for watchNode.
+// the entry the lock. The watch then stays open for watchNode, since it still
+// covers the entry's own node.
 func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()

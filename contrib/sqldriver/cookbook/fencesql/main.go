@@ -1,5 +1,6 @@
 // The program fencesql withdraws money from an account in a SQL database, which
-// refuses the write if a later holder has written. schema.sql has the tables.
+// refuses the write if a later holder of the lock has already written. The
+// tables are in schema.sql.
 package main
 
 import (

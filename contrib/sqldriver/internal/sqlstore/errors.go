@@ -41,7 +41,8 @@ func StatusError(status string) error {
 	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
 }
 
-// IfKnown returns err or, if a statement found no session, [ErrUnknownSession].
+// IfKnown returns err or, if a statement succeeded but did not find the
+// session, [ErrUnknownSession].
 func IfKnown(known bool, err error) error {
 	if err == nil && !known {
 		return ErrUnknownSession
@@ -66,7 +67,8 @@ func CheckVersion(where string, version, need int) error {
 	return nil
 }
 
-// Untrusted reports whether the client has rejected the server's certificate.
+// Untrusted reports whether the client has rejected the server's certificate,
+// so that a retry is pointless.
 func Untrusted(err error) bool {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError

@@ -55,7 +55,8 @@ func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func()
 	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute), silent: timeout / 16}
 }
 
-// CheckConnections returns an error if db, which may be nil, allows too few.
+// CheckConnections returns an error if db allows too few connections for a
+// session. It accepts a nil db.
 func CheckConnections(db *sql.DB) error {
 	if db == nil {
 		return nil

@@ -22,7 +22,8 @@ type Store interface {
 	session.Reader
 	session.Tidier
 	session.Starter
-	// Open connects, and creates missing tables, unless it only observes.
+	// Open connects, and creates the tables if they are missing, unless the
+	// session only observes.
 	Open(ctx context.Context) error
 	// Close closes the connections. Later requests open them again.
 	Close()
