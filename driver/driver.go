@@ -111,8 +111,9 @@ type Session interface {
 	// Package recipes treats a node as exclusive unless its name is a reader's.
 	//
 	// The list is at least as new as everything that this session has done and
-	// seen. For example, it holds a node that Create has returned, and lacks
-	// one whose Delete has returned nil or whose watch has sent Released.
+	// seen. For example, it holds a node that Create has returned, and lacks a
+	// node whose Delete has returned nil or for whose release a watch has sent
+	// Released.
 	List(ctx context.Context, queue string) ([]Node, error)
 
 	// Watch watches the session's own node p, and nodes ahead of it. The watch
@@ -128,7 +129,8 @@ type Session interface {
 	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
 	// is removed or replaced after that, the watch ends, or sends Released as
 	// described in rule 13. If p is not in the queue, the watch's channel is
-	// closed by the time Watch returns. A session's end ends every watch.
+	// closed by the time Watch returns. The end of the session ends every
+	// watch.
 	//
 	// A watch may end early, for any reason, because its end only tells the
 	// caller to list the queue again. If the store does not announce a removal,
@@ -139,7 +141,8 @@ type Session interface {
 	// Rule 13, released: before it ends, a watch may send [Released] once,
 	// which says that a node ahead was removed by a Delete with the cause
 	// Released while p was in the queue. After that the watch goes on for p
-	// alone. If p is known to be gone, the channel is closed as well.
+	// alone. If the driver already knows that p is gone, it closes the channel
+	// as well.
 	//
 	// A waiter that receives Released, and whose watch has not ended, takes the
 	// lock without listing the queue again. A watch that sent Released for
@@ -151,7 +154,8 @@ type Session interface {
 
 	// WatchQueue watches the members of the queue. The watch ends when a node
 	// is added, removed or replaced. Callers arm the watch first and list the
-	// queue after that. It never sends Released. Otherwise rule 6 holds.
+	// queue after that. The watch never sends Released. Otherwise rule 6 holds
+	// as for Watch.
 	WatchQueue(ctx context.Context, queue string) (Watch, error)
 
 	// Delete removes the node p, which Create has returned.
@@ -177,10 +181,12 @@ type Session interface {
 	// Replace gives the session's own node p another prefix and returns the new
 	// place. Sequence, epoch, token, data and owner stay the same. The node may
 	// be a holder's or a waiter's. Package recipes uses it to tell other
-	// contenders how a node holds the lock, for example no longer as a writer.
+	// contenders how a node holds the lock, for example that a writer has become
+	// a reader.
 	//
 	// Rule 12, replace: at any time List shows exactly one of the two names.
-	// Replace ends the watches of the old name, and of the queue.
+	// Replace ends the watches of the node under its old name, and those of the
+	// queue.
 	//
 	// If the node is gone, the error matches [ErrGone]. After any other error
 	// the node may have either name. The caller may then repeat Replace with
@@ -221,7 +227,8 @@ type Session interface {
 	//
 	// If the store cannot be reached, Close returns an error that matches
 	// [ErrUnavailable] within a few seconds. The store then removes the nodes
-	// when it drops the session. By rule 8, Done is closed before that.
+	// when it drops the session. Rule 8 still holds: Done is closed before the
+	// nodes go.
 	//
 	// A session whose lease has run out may still live in the store, with its
 	// nodes. Close ends it there as well. The driver must not do so before
@@ -263,15 +270,17 @@ type NodeSpec struct {
 	// that a driver can recognize the node after a lost reply. The caller may
 	// reuse the slice once Create has returned.
 	Data []byte
-	// Predecessor chooses the node that this contender has to wait for. Given
-	// the nodes ahead, it returns an index, or -1 if the contender need not
-	// wait. It has no side effects and does not block. If it is nil, the caller
-	// wants no watch. A driver may ignore it.
+	// Predecessor chooses the node that this contender has to wait for.
+	// Given the nodes ahead, it returns an index, or -1 if the contender
+	// need not wait. It has no side effects and does not block. If
+	// Predecessor is nil, the caller wants no watch. A driver may ignore
+	// Predecessor.
 	Predecessor func(ahead []Node) int
 }
 
 // Joined is the result of Create: a place, and optionally what the driver
-// already knows about the queue. Package recipes asks for what is missing.
+// already knows about the queue. Package recipes sends further requests for
+// what is missing.
 type Joined struct {
 	Place
 	// Created is the creation time by the store's clock, as NodeInfo.Created,

@@ -6,7 +6,8 @@ import "errors"
 // them to add details.
 var (
 	// ErrUnavailable marks an error after which a retry may succeed: the store
-	// could not be reached, or could not say what became of the request.
+	// could not be reached, or could not say whether it had carried out the
+	// request.
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrSessionEnded is returned by every request of a session that has

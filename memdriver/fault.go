@@ -23,7 +23,8 @@ func (st *Store) Faults() Faults { return Faults{st} }
 
 // Expire ends a session as if the store had not heard from it for the session
 // timeout. First the lease ends: Done closes, and all watches end. Then the
-// store drops the session and removes its nodes. Expire returns after that.
+// store drops the session and removes its nodes. All this is done when Expire
+// returns.
 func (f Faults) Expire(s driver.Session) {
 	ms := f.session(s)
 	ms.lease.End(errExpired)
@@ -169,7 +170,8 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 // ExpireAll, it is for tests of programs that use locks, most of which have all
 // their clients in one process. No time passes. After a pause that is longer
 // than the session timeout, every lock is lost: Lock.Err says so at once, but
-// Lost and the lock's contexts close later, as after a real pause.
+// Lost and the lock's contexts close later, as in a process that has just woken
+// up.
 func (f Faults) PauseAll(d time.Duration) {
 	all := f.all()
 	for _, s := range all {

@@ -29,7 +29,8 @@ var (
 	// WithTimeout passes before the lock is granted. The error also matches
 	// context.DeadlineExceeded, and driver.ErrUnavailable if the store was not
 	// reachable or a request was unanswered. The message names the holder as of
-	// the waiter's last list of the queue, which may be old.
+	// the last time the waiter listed the queue, which may be long ago in a
+	// long queue.
 	ErrTimeout error = plainTimeout{}
 
 	// ErrLost means that the lock was held and then lost: its session ended, or
@@ -49,8 +50,9 @@ var (
 	// reason, such as ErrTimeout.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrNotRecorded is returned by Once and OncePer if the function succeeded,
-	// but the store has not told that the run is recorded. It may run again.
+	// ErrNotRecorded is returned by Once and OncePer if the function succeeded, but
+	// the store has not told that the run is recorded. Another call may run the
+	// function again.
 	ErrNotRecorded = errors.New("the run was not recorded")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was

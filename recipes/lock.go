@@ -71,7 +71,8 @@ func (l *Lock) Node() string {
 
 // Token returns the fencing token. Send it with every request to the protected
 // resource, and have the resource reject any token smaller than the greatest it
-// has seen. Nothing else stops a holder that does not know of its loss.
+// has seen. Nothing else stops a holder that has lost the lock and does not
+// know it yet.
 //
 // The token of an exclusive lock is greater than that of every earlier
 // exclusive lock of this name in the same store. After a move to another store,

@@ -49,8 +49,9 @@ type Locks struct {
 // The locks may belong to different clients. Two locks of the same name are an
 // error if they belong to one client, or if their clients turn out to use one
 // store. Locks of the same name in different stores are taken in the order of
-// the arguments, so that order should be the same in all programs. No lock, a
-// nil lock, and one of a closed client are errors, too.
+// the arguments, so that order should be the same in all programs. It is also
+// an error if there is no lock, or if a lock is nil or belongs to a closed
+// client.
 func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return lockAll(ctx, lockers, Locker.Lock)
 }

@@ -92,8 +92,9 @@ func WithBackOff(newBackOff func() BackOff) Option {
 	return func(o *options) { o.backOff = entryBackOff(newBackOff) }
 }
 
-// BackOff decides how long to wait before a failed request is retried. The
-// types of github.com/cenkalti/backoff implement it, in all versions so far.
+// BackOff decides how long to wait before a failed request is retried. It is
+// implemented by the types of github.com/cenkalti/backoff, in all major
+// versions so far.
 type BackOff interface {
 	// NextBackOff returns how long to wait; if negative, give up.
 	NextBackOff() time.Duration

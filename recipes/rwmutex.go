@@ -10,7 +10,8 @@ import (
 // RWMutex is a read-write lock shared under one name by all clients of a store.
 // It is held by any number of readers or by one writer. It is granted in order
 // of arrival, so a reader waits behind a writer that arrived earlier, and
-// readers cannot starve writers. Only [WithMaxHold] limits a hold.
+// readers cannot starve writers. A hold has no time limit, except with
+// [WithMaxHold].
 //
 // An RWMutex has no state: two RWMutexes of one name are the same lock, and
 // every call of Lock contends separately. It is safe for concurrent use.
@@ -140,7 +141,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 //
 // If a request fails, TryLock returns the error, which matches
 // driver.ErrUnavailable if it may pass. [WithBackOff] has no effect. TryLock
-// tries once more only if the session has ended, or the new node is gone.
+// tries once more only if the session turns out to have ended, or the new node
+// to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.queue.acquire(ctx, writer, true)
 }

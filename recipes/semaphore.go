@@ -32,7 +32,8 @@ const semaphoreRecipe = "semaphore"
 
 // Semaphore returns the semaphore of the given name, with n units. It does no
 // I/O. The rules for names are those of [Client.RWMutex], and n is at most
-// 1,000,000. With an invalid name or n, every use returns an error.
+// 1,000,000. With an invalid name or n, every use of the semaphore returns an
+// error.
 //
 // All clients should pass the same n. If they do not, each contender uses its
 // own n, so at most the greatest n units are held. A contender with a small n
@@ -144,12 +145,14 @@ func (u units) want() *want {
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
 // units if the sum of these and the units of all nodes ahead does not exceed
-// the number that the semaphore has. It never grows, so a grant is final.
+// the number that the semaphore has. That sum never grows, so a grant stays
+// valid.
 //
 // A node ahead is settled if it holds its units by the same rule. If some nodes
 // ahead are not settled, a waiter watches only the last of them, which gets
 // another name when it is granted. If all nodes ahead are settled, the waiter
-// is the first one and watches them all. Other kinds never are.
+// is the first one and watches them all. Nodes of other kinds are never
+// settled.
 func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 	var seen tally
 	last := -1

@@ -176,7 +176,8 @@ func checkSegments(path string) error {
 }
 
 // checkCharacters rejects characters that ZooKeeper does not accept in a path.
-// ZooKeeper checks UTF-16 code units, so it rejects characters beyond U+FFFF.
+// ZooKeeper checks UTF-16 code units, so it rejects the surrogates of every
+// character beyond U+FFFF.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -201,7 +202,8 @@ func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 // libraries queue in the same way, and differ only in the text before a name's
 // sequence. Callers of the driver see names of dlock; [layout.stored] and
 // [layout.shown] translate between these and the stored names, one to one.
-// Other names stay as they are. A nil layout changes nothing.
+// Names that belong to neither library stay as they are. A nil layout changes
+// nothing.
 type layout struct {
 	name string
 	// The text before the sequence in the names of writers and readers; reader

@@ -81,8 +81,9 @@ func (e connEvents) Disconnected()  { e.watches.disconnected() }
 func (e connEvents) Ended()         { e.watches.close() }
 func (e connEvents) Watching() bool { return e.watches.any() }
 
-// explain turns the error of a request into an error for the caller. It says
-// what the driver tried to do, such as "create a node in", and what that needs.
+// explain turns the error of a request into an error for the caller. Its text
+// says what the driver tried to do, such as "create a node in", and which
+// permission was needed.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:

@@ -64,7 +64,8 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 }
 
 // subscribeAll subscribes to the watches of all paths and returns once the
-// server has set them. If own is true, the first path is the own node's.
+// server has set them. If own is true, the first path is that of the
+// contender's own node.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err

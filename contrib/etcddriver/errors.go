@@ -64,7 +64,8 @@ func code(err error) codes.Code {
 }
 
 // outOfTime reports whether the server itself gave up on a request, for example
-// because its disk hangs. etcd then returns a bare context error.
+// because its disk hangs. etcd then returns a bare context error without a gRPC
+// code.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()

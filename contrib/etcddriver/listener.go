@@ -237,7 +237,8 @@ func (l *listener) close(f *followed) {
 }
 
 // pass passes on an answer of the server. It returns false if the server has
-// ended a watch, or refused to open one, as with an expired token.
+// ended a watch, or refused to open one, for example because the token of the
+// stream has expired.
 func (l *listener) pass(reply *pb.WatchResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

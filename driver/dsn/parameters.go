@@ -46,7 +46,8 @@ func (p Parameters) Parse(query string) error {
 }
 
 // Set stores one parameter, whose value is already decoded, and reports whether
-// the parameter is known. Drivers that share a query use it.
+// the parameter is known. It is for drivers that share a query with a client
+// library.
 func (p Parameters) Set(name, value string) (known bool, err error) {
 	set, known := p[name]
 	if !known {

@@ -12,7 +12,8 @@ import (
 //
 // All methods are safe for concurrent use, except that nothing runs beside
 // Begin. Each ctx has a deadline and ends with the session. A caller's context
-// never reaches the store: a request is answered, or meets its time limit.
+// never reaches the store: a request that was sent is answered, or runs into
+// its time limit.
 //
 // An error matches driver.ErrUnavailable if a retry may succeed. It matches
 // driver.ErrSessionEnded if the store does not have the session, and the session
@@ -132,7 +133,8 @@ type Query struct {
 	// Names are the nodes that matter, or nil for all. A store that counts
 	// versions returns all nodes nevertheless.
 	Names []string
-	// Own is the session's own node, one of Names, if one watch has these.
+	// Own is the session's own node, one of Names, if these are the nodes of a
+	// single watch.
 	Own string
 	// Await is a node ahead of Own for whose removal Look waits, for some
 	// milliseconds at most. It is empty unless Config.Awaits is set.
@@ -178,7 +180,8 @@ type Notifier interface {
 	// return the zero Snapshot instead.
 	Subscribe(ctx context.Context, q Query) (Snapshot, error)
 	// Listening reports whether announcements arrive at present, for nodes of
-	// the queue or, if whole is true, each change. If not, the session polls.
+	// the queue or, if whole is true, for each change of it. If not, the session
+	// polls.
 	Listening(queue string, whole bool) bool
 }
 

@@ -272,7 +272,8 @@ func (s *Set) Mark() Mark {
 // are matched by name alone. The own node is matched by name, epoch and token,
 // or by name alone if the watch was armed without a token. If the store records
 // which node was released last, released is that node, unless an earlier call
-// had it. A watch that misses only this node sends Released and goes on.
+// had it. A watch that misses only this node sends Released and goes on, as after
+// [Set.Gone].
 //
 // A watch of the whole queue ends if version differs from the one passed to
 // ArmQueue. A version is a comparable value that is new after each change of
@@ -363,7 +364,8 @@ func (s *Set) Left(queue string, n driver.Node) {
 
 // lose tells a watch that node n is gone, and reports whether the watch ends.
 // If n is ahead and was released, lose sends Released and the watch goes on. If
-// the node ahead has another epoch, the watch ends, which is allowed.
+// the node ahead has the same name but another epoch, the watch ends, which is
+// always allowed.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true

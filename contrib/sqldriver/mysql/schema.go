@@ -21,7 +21,8 @@ var (
 // Statements returns the SQL that creates the driver's tables and procedures in
 // a database, for the programs mariadb and mysql. An operator runs it if the
 // driver's user may not create tables or procedures. The error of Connect lists
-// what to grant that user. They are idempotent, also concurrently.
+// what to grant that user. The statements are idempotent, also when run
+// concurrently.
 func Statements(database string) string {
 	return "USE " + quote(database) + ";\n\n" + schemaSQL
 }

@@ -16,7 +16,8 @@ const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only'
 	'log_bin', 'binlog_format', 'sql_safe_updates', 'wsrep_on', 'group_replication_single_primary_mode')`
 
 // checkServer returns an error if the driver can't work with the server at
-// present. Once per connector, it logs which guarantees are weakened.
+// present. Once per connector, it logs which guarantees the server's settings
+// weaken.
 func (s *store) checkServer(ctx context.Context) error {
 	settings, err := s.settings(ctx)
 	if err != nil {

@@ -86,7 +86,8 @@ func callText(database, procedure string, args []any) string {
 }
 
 // call calls a procedure in one round trip and passes each row of its result to
-// row. It retries if it was rolled back for another transaction.
+// row. It retries if the procedure was rolled back because of a conflict with
+// another transaction.
 func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
 	text := callText(s.database, procedure, args)
 	for tries := 1; ; tries++ {
@@ -106,7 +107,8 @@ func pause(ctx context.Context, tries int) bool {
 }
 
 // query sends one statement without arguments and passes each row of its
-// results to row. It closes a connection whose transaction may be open.
+// results to row. It closes the connection after errors that may leave a
+// transaction open.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }

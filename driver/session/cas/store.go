@@ -56,7 +56,8 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 //
 // The write that adds a node does not know its own revision, which is the token
 // and sequence. Until the queue is written again, both are therefore zero, also
-// in the name. Readers fill them in, and writers must.
+// in the name. Readers fill them in, and so must any other program before it
+// writes the key.
 type queue struct {
 	session.Queue
 	Last     int64 // the greatest token so far

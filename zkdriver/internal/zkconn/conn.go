@@ -102,7 +102,8 @@ type Conn struct {
 }
 
 // Lease returns the session's lease, whose error says why the session has
-// ended. If a caller ends it, the Conn shuts down but leaves the session.
+// ended. If a caller ends the lease, the Conn shuts down but leaves the session
+// in the store.
 func (c *Conn) Lease() *driver.Lease { return c.lease }
 
 // Finished returns a channel that is closed when the session has ended and the
@@ -140,8 +141,9 @@ func (c *Conn) end(cause error) {
 // Dial begins a session and waits for the server to confirm it, at most for
 // Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
 // other error matches driver.ErrUnavailable if another attempt may succeed.
-// After an error, Dial closes the session that it may have begun; without an
-// answer, the server may keep it until its timeout.
+// After an error, Dial closes the session that it may have begun; if the server
+// does not answer that request, the server may keep the session until its
+// timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)

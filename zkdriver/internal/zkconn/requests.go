@@ -48,10 +48,11 @@ func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// CountFromWrite makes the lease count from an answered write. It must be
-// called when Create has made a node and HasNodes returns true, before the
-// caller of Create learns of the node: see keepalive. It sends a write only if
-// the answer to the Create does not count, being of another connection.
+// CountFromWrite makes the lease count from an answered write. It must be called
+// when Create has made a node and HasNodes returns true, before the caller of
+// Create learns of the node: see keepalive. It sends a write only if the answer
+// to the Create does not count, because the session has moved to another
+// connection.
 func (c *Conn) CountFromWrite() error {
 	err := c.keepalive.countFromWrite()
 	if !errors.Is(err, errNoWrite) {
@@ -230,7 +231,8 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 //
 // If the session has no connection, Await waits for one before it starts job,
 // because go-zookeeper would queue the request and send it even after the
-// caller has given up. A job whose ctx cannot end runs here.
+// caller has given up. A job whose ctx can never end runs on the calling
+// goroutine.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.AwaitConnection(ctx); err != nil {

@@ -44,7 +44,8 @@ type Pool struct {
 // nil, the pool calls open and allows that database the given number of
 // connections. Those that are idle for two heartbeats of a session with the
 // given timeout are closed soon, so that clients at rest leave connections to
-// others. Close closes the database and then calls end.
+// others. Close closes the database and then calls the end function returned
+// by open.
 func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
