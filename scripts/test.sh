@@ -6,7 +6,7 @@
 # more flags for go test, which override those below.
 #
 #   short      every module with -short, and the request counts of internal/longtest
-#   long       what short leaves out: the tests that ask testing.Short,
+#   long       what short leaves out: the tests that ask testing.Short, newer servers,
 #              internal/longtest, and the tests of the ZooKeeper servers for tests
 #   histories  the tests that record histories, and the judge of these
 #   core       the root module with -short; needs no server but ZooKeeper
@@ -122,6 +122,13 @@ else
 	tests . "$alone -race=false -run TestNoSeed" ./internal/history -seeds=20000
 	tests . "$two" ./internal/zktest
 	tests ./contrib "$two -run $(long_tests contrib)" $(long_packages contrib)
+	newer=$files/newer
+	sh scripts/newer-servers.sh "$newer" || exit 1
+	(
+		export PATH="$newer:$PATH" DLOCK_TEST_POSTGRES_BIN="$newer/bin"
+		tests ./contrib "$two -short -run Conformance" ./etcddriver ./sqldriver/postgres
+		exit $status
+	) || status=1
 	tests ./bench "$alone -run $(long_tests bench)" $(long_packages bench)
 	tests . "$alone -run TestFaults/sqlite" ./internal/plant -put # the store that takes least
 	tests ./internal/longtest "$two -skip $counts" ./endtoend ./handmade ./survey

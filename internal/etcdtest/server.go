@@ -135,7 +135,7 @@ func (c *settings) configure(s *testenv.Server, all []*testenv.Server) (command 
 		"--listen-metrics-urls", "http://"+testenv.Loopback(s.Port(2)),
 		"--initial-cluster", cluster, "--initial-cluster-token", cluster,
 		"--heartbeat-interval", "50", "--election-timeout", "500",
-		"--enable-grpc-gateway=false", "--enable-v2=false")
+		"--enable-grpc-gateway=false")
 	return append(command, c.args...), func() bool { // healthy, which implies that the cluster has a leader
 		text, err := get(s, "/health")
 		return err == nil && strings.Contains(text, `"health":"true"`)

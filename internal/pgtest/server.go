@@ -38,8 +38,13 @@ var (
 )
 
 // program returns the path of a PostgreSQL program. Debian installs the
-// server's programs outside the PATH.
+// server's programs outside the PATH. DLOCK_TEST_POSTGRES_BIN may name a directory
+// with those of another version.
 func program(name string) string {
+	other := filepath.Join(os.Getenv("DLOCK_TEST_POSTGRES_BIN"), name)
+	if _, err := os.Stat(other); err == nil && filepath.IsAbs(other) {
+		return other
+	}
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
 		return slices.Max(found)
 	}
