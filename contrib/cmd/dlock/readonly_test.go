@@ -12,6 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // Whoever looks into a store that nobody has used must leave nothing in it, and
@@ -126,6 +127,50 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 			}
 			if status, _, errs := run(t, "release", "-yes", "-timeout", "1s", "stock", lock.Node(), "-driver", driver, "-dsn", dsn); status == 0 {
 				t.Errorf("released: %s", errs)
+			}
+		})
+	}
+}
+
+// Whoever looks ends no session. It must not show those whose time is over.
+func TestQueueDoesNotShowADeadHolder(t *testing.T) {
+	unchanged(t)
+	const params = "empty_is_new=true&session_timeout=1s"
+	for driver, open := range map[string]func(t *testing.T) (addr string, dsnAt func(addr string) string){
+		"redis": func(t *testing.T) (string, func(string) string) {
+			return redistest.Start(t).Addr(), func(addr string) string { return "redis://" + addr + "?" + params }
+		},
+		"postgres": func(t *testing.T) (string, func(string) string) {
+			server := pgtest.Start(t)
+			return server.Addr(), func(addr string) string { return server.DSNAt(addr, params) }
+		},
+		"mysql": func(t *testing.T) (string, func(string) string) {
+			server := mysqltest.Start(t)
+			database := server.Database()
+			return server.Addr(), func(addr string) string { return server.DSNAt(addr, database, params) }
+		},
+	} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			addr, dsnAt := open(t)
+			proxy := testenv.NewProxy(t, addr, nil)
+			client, err := dlock.Open(driver, dsnAt(proxy.Addr()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			if _, err := client.RWMutex("stock").Lock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Cut()
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+				_, out, errs := run(t, "queue", "-json", "stock", "-driver", driver, "-dsn", dsnAt(addr))
+				if strings.Contains(out, `"contenders":[]`) {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%s%s", out, errs)
+				}
 			}
 		})
 	}
