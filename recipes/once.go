@@ -178,7 +178,7 @@ func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	value := at.UTC().AppendFormat(nil, time.RFC3339Nano)
 	err := l.setValue(ctx, value)
 	switch {
-	case err == nil, m.keeps(ctx, value, l.Token()):
+	case err == nil, m.keeps(ctx, value):
 		return nil
 	case l.Err() != nil:
 		return lockError(m.queue.name, ErrNotRecorded)
@@ -187,15 +187,15 @@ func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 }
 
 // keeps reports whether the store has told, in any session, that it keeps the
-// value of the lock with that token.
-func (m *RWMutex) keeps(ctx context.Context, value []byte, token int64) bool {
+// value.
+func (m *RWMutex) keeps(ctx context.Context, value []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainFor)
 	defer cancel()
 	retries := entry.Retries{New: m.queue.options.backOff}
 	for {
-		kept, by, err := m.Value(ctx)
+		kept, _, err := m.Value(ctx)
 		if !errors.Is(err, driver.ErrUnavailable) {
-			return err == nil && by == token && bytes.Equal(kept, value)
+			return err == nil && bytes.Equal(kept, value)
 		}
 		if pause := retries.Next(); pause < 0 || !entry.Sleep(pause, ctx.Done()) {
 			return false
