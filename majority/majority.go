@@ -81,7 +81,9 @@ func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Cont
 		if once || ctx.Err() != nil || r.isHopeless() {
 			return nil, r.failed(ctx)
 		}
-		await(ctx.Done(), rand.N(joinFor/4))
+		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // another round could not tell why
+			return nil, r.failed(ctx)
+		}
 	}
 }
 

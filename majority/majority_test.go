@@ -595,8 +595,10 @@ func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		clients := w.clients("web1")
 		granted := &recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
+			synctest.Wait() // until the others are granted, too
 			w.all[0].Faults().ExpireAll()
 			w.all[1].Faults().ExpireAll()
+			synctest.Wait()
 		}}
 		clients[2] = dlock.NewClient(w.all[2], dlock.WithTrace(granted))
 		defer clients[2].Close()
