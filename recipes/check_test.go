@@ -24,6 +24,21 @@ func TestCheckReturnsWhatTheDriverFinds(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
+func TestAClientThatOnlyLooksGrantsAndRemovesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		held := w.granted(w.client("a").RWMutex("q").Lock(bg))
+		looks := w.client("b", recipes.WithReadOnly())
+		queue, err := looks.RWMutex("q").Queue(bg)
+		require.NoError(w, err)
+		require.Equal(w, held.Node(), queue[0].Node)
+		require.ErrorIs(w, looks.RWMutex("q").Remove(bg, queue[0]), errors.ErrUnsupported)
+		_, err = looks.RWMutex("other").Lock(bg)
+		require.ErrorIs(w, err, errors.ErrUnsupported)
+		require.NoError(w, held.Err())
+		w.unlock(held)
+	})
+}
+
 // stuck is a connector whose Check returns only when its context ends.
 type stuck struct {
 	driver.Connector

@@ -9,10 +9,13 @@ import (
 // Observe returns a session that changes nothing, for driver.Observer. It calls
 // the methods Look, Walk, Read and Value of the store, in which the session is
 // unknown. Close calls end instead of [Store.End].
-func Observe(ctx context.Context, store Store, end func(), c Config) (*Session, error) {
+func Observe(ctx context.Context, store interface {
+	Store
+	Inspector
+}, end func(), c Config) (*Session, error) {
 	r := optional[Reader](store)
 	if r == nil {
-		r = looker{optional[Inspector](store), store}
+		r = looker{store, store}
 	}
 	return Connect(ctx, observed{store, r, end}, c)
 }

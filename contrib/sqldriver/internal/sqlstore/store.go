@@ -47,7 +47,7 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 	}
 	var s *session.Session
 	if st.Observes() {
-		s, err = session.Observe(ctx, via, st.Close, c)
+		s, err = session.Observe(ctx, st, st.Close, c)
 	} else {
 		s, err = session.Connect(ctx, via, c)
 	}
