@@ -78,6 +78,16 @@ func TestComparingAndTheFunctionAreOneStep(t *testing.T) {
 				return nil
 			})
 		})
+		all.Go(func() {
+			_ = m.Check("r", 34, func() error {
+				before := calls.Load()
+				for range 10 {
+					runtime.Gosched()
+				}
+				assert.Equal(t, before, calls.Load(), "a writer during a reader")
+				return nil
+			})
+		})
 	}
 	all.Wait()
 	assert.EqualValues(t, 100, calls.Load())
@@ -219,6 +229,8 @@ func TestTheHandlerAnswers(t *testing.T) {
 		{"PUT", "/7", []string{"35; a=b; resource*0*=8"}, 400},
 		{"PUT", "/7", []string{`35; resource=""`}, 400},
 		{"POST", "/7", []string{"35"}, 200},
+		{"POST", "/7", []string{"34"}, 412},
+		{"PATCH", "/7", []string{"34"}, 412},
 	} {
 		body := fmt.Sprint(i)
 		assert.Equal(t, step.status, send(h, step.method, step.path, body, step.headers...), "step %d", i)
