@@ -302,7 +302,7 @@ func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
 }
 
 func short(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

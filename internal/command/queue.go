@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlock-go/dlock"
 )
@@ -245,8 +246,17 @@ func table(contenders []dlock.Contender, now time.Time) string {
 		rows = append(rows, []string{stateName(c), modeOf(c), short(c.Host, 20), pid,
 			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
 	}
+	text := aligned(rows, 2)
+	tooLong := func(line string) bool { return utf8.RuneCountInString(line) > 100 }
+	if slices.ContainsFunc(strings.Split(text, "\n"), tooLong) {
+		text = aligned(rows, 1)
+	}
+	return text
+}
+
+func aligned(rows [][]string, gap int) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(&b, 0, 0, gap, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
