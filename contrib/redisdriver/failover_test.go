@@ -223,7 +223,7 @@ func TestALongerGraceProlongsTheOneThatRuns(t *testing.T) {
 	holder := l.hold()
 	l.server.Kill()
 	l.server.Restart()
-	l.params = "session_timeout=1s"
+	l.params = "session_timeout=4s"
 	_, err := l.Connect(short(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
 	l.params = "session_timeout=6s"
