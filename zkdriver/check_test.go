@@ -1,7 +1,6 @@
 package zkdriver
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -17,31 +16,15 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-func open(t testing.TB, dsn string) driver.Connector {
-	t.Helper()
-	c, err := Driver{}.OpenConnector(dsn)
-	require.NoError(t, err)
-	return c
-}
-
-func TestCheckOfAHealthyServer(t *testing.T) {
-	server := zktest.Shared(t)
-	root := server.Chroot(t)
-	found := doctortest.Run(t, open(t, "zk://alice:geheim@"+server.Addr()+root+"?acl=creator&session_timeout=10s"))
-	found.Has(t, driver.OK, "locks survive every outage of up to ", "")
-	found.Has(t, driver.OK, "no queue has used more than", "")
-	left, _, err := server.Raw(t).Children(root)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-}
-
 func TestCheckOfASessionTimeoutThatTheServerRefusesOrReduces(t *testing.T) {
 	server := zktest.Shared(t)
-	found := doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h&lease_margin=30m"))
+	found := doctortest.Check(t, Driver{}, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h&lease_margin=30m")
 	found.Has(t, driver.Problem, "lease_margin", "maxSessionTimeout")
 	assert.Contains(t, adviceOn(fs.ErrPermission), "the user and the password")
-	found = doctortest.Run(t, open(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h"))
+	found = doctortest.Check(t, Driver{}, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2h")
 	found.Has(t, driver.Warning, "a session timeout of 10m0s, although the client asks for 2h0m0s", "session_timeout")
+	found.Has(t, driver.OK, "locks survive every outage of up to ", "")
+	found.Has(t, driver.OK, "no queue has used more than", "")
 }
 
 func TestCheckOfSequencesThatAreNearlyUsedUp(t *testing.T) {
@@ -50,7 +33,7 @@ func TestCheckOfSequencesThatAreNearlyUsedUp(t *testing.T) {
 		p := b.mustCreate("stock/42", "h-W-", "")
 		require.NoError(t, b.Delete(within(t), "stock/42", p, driver.Changed))
 	}
-	found := doctortest.Run(t, open(t, "zk://"+b.server.Addr()+b.chroot+"?sequence_limit=20"))
+	found := doctortest.Check(t, Driver{}, "zk://"+b.server.Addr()+b.chroot+"?sequence_limit=20")
 	found.Has(t, driver.Warning, `the queue "stock/42" has used 19 of 20`, "for a moment")
 }
 
@@ -104,33 +87,4 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCheckOfARealServerThatIsSetWrong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("servers take seconds to start")
-	}
-	t.Parallel()
-	slow := zktest.Start(t, zktest.WithConfig(map[string]string{"tickTime": "3000"})).Addr()
-	found := doctortest.Run(t, open(t, "zk://"+slow+","+zktest.Shared(t).Addr()+"/locks?session_timeout=5s"))
-	found.Has(t, driver.Warning, "less than two ticks of 3s", "6s or more")
-	found.Has(t, driver.Problem, "standalone", "one ensemble")
-}
-
-func TestCheckOfAMemberWithoutQuorum(t *testing.T) {
-	if testing.Short() {
-		t.Skip("servers take seconds to start")
-	}
-	t.Parallel()
-	e := zktest.StartEnsemble(t, 3)
-	cut := e.Follower(t)
-	e.CutServer(cut)
-	member, err := parseDSN("zk://" + e.Servers[cut].Addr())
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		_, err := member.ask(t.Context(), member.hosts[0], "srvr") // not answered while the server leaves its quorum
-		return errors.Is(err, errNoQuorum)
-	}, time.Minute, 100*time.Millisecond)
-	found := doctortest.Run(t, open(t, "zk://"+strings.Join(e.Addrs(), ",")+"/locks"))
-	found.Has(t, driver.Unknown, e.Servers[cut].Addr()+": the server has no quorum", "the other servers")
 }

@@ -11,20 +11,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-func TestCloseEndsTheSessionOnceTheStoreIsBack(t *testing.T) {
-	t.Parallel()
-	for _, down := range []time.Duration{0, 20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond} {
-		b := newFixture(t, "session_timeout=10s")
-		p := b.mustCreate("q", "h-W-", "x")
-		b.proxy.Refuse()
-		b.proxy.DropConnections()
-		time.Sleep(down) // wait until the driver backs off between attempts to connect
-		b.proxy.Heal()
-		require.NoError(t, b.Close())
-		require.False(t, b.there("q", p))
-	}
-}
-
 func TestCloseGoesToAnotherServerWhereTheOneInUseIsSilent(t *testing.T) {
 	t.Parallel()
 	server := zktest.Shared(t)
@@ -76,17 +62,6 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 			require.False(t, b.there("q", p))
 		})
 	}
-}
-
-func TestCloseOfASessionThatTheServerHasLetExpireIsDone(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, "session_timeout=1m")
-	b.mustCreate("q", "h-W-", "x")
-	expireLease(t, b)
-	session := b.proxy.Sessions()[0]
-	require.NoError(t, zktest.Expire(b.server.Addr(), session.ID, session.Passwd))
-	require.NoError(t, b.Close())
-	require.Zero(t, b.proxy.Frames(zktest.OpClose))
 }
 
 // An attempt to end a lost session first reconnects, which makes the server

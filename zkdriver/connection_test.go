@@ -1,12 +1,10 @@
 package zkdriver
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
-	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -81,21 +78,6 @@ func TestForeignPortsAreNamed(t *testing.T) {
 	secure := doctortest.Listen(t, func(c net.Conn) { c.Write([]byte{0x15, 3, 3, 0, 2, 2, 80}) })
 	_, err = dsnConnect(t, "zk://"+secure)
 	require.ErrorContains(t, err, "add tls=true")
-}
-
-func TestIPv6(t *testing.T) {
-	server := zktest.Shared(t)
-	l, err := net.Listen("tcp", "[::1]:0")
-	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-		t.Skip("this machine has no IPv6: ", err)
-	}
-	require.NoError(t, err)
-	p := testenv.ProxyOn(l, server.Addr())
-	p.Serve(nil)
-	t.Cleanup(p.Close)
-	s := mustConnect(t, "zk://"+l.Addr().String()+server.Chroot(t))
-	_, err = create(within(t), s, "q", "h-W-", []byte("x"))
-	require.NoError(t, err)
 }
 
 func TestCloseInAHungHandshakeDoesNotBringTheSessionBack(t *testing.T) {

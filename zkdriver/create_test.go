@@ -86,6 +86,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		if queue == "DELETE" {
 			require.NoError(t, err)
 			err = b.Delete(within(t), queue, p, driver.Changed)
+			require.ErrorContains(t, b.another("").Remove(within(t), queue, p), "this needs DELETE on the queue")
 		}
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NotErrorIs(t, err, driver.ErrUnavailable)

@@ -120,30 +120,6 @@ func TestReservedAndForeignNamesAreRefused(t *testing.T) {
 	require.NoError(t, below.checkQueue("über/日本"))
 }
 
-func TestAChrootIsNotEscaped(t *testing.T) {
-	s, err := parseDSN("zk://h/app-1234567890/x~")
-	require.NoError(t, err)
-	require.Equal(t, "/app-1234567890/x~/q-1234567890~", s.queuePath("q-1234567890"))
-	queue, name, ok := s.splitPath("/app-1234567890/x~/q-1234567890~/n-0000000001")
-	require.True(t, ok)
-	require.Equal(t, "q-1234567890", queue)
-	require.Equal(t, "n-0000000001", name)
-}
-
-// The path of a lock must never change, because operators and other programs
-// rely on it.
-func TestASegmentThatWouldBeAContenderIsStoredWithATilde(t *testing.T) {
-	for segment, child := range map[string]string{
-		"stock": "stock", "x-123456789": "x-123456789", "x-123456789~": "x-123456789~", "~": "~", "1234567890x": "1234567890x", "": "",
-		"order-1234567890": "order-1234567890~", "order-1234567890~": "order-1234567890~~", "order-1234567890~~": "order-1234567890~~~",
-		"1234567890": "1234567890~", "job1732201234567": "job1732201234567~", "12345678901234567890": "12345678901234567890~",
-		"x-\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19": "x-\uff10\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19",
-	} {
-		require.Equal(t, child, escapeSegment(segment))
-		require.Equal(t, segment, unescapeSegment(child))
-	}
-}
-
 func TestEveryChildThatEndsInTenDigitsIsAContender(t *testing.T) {
 	for child, want := range map[string]int64{
 		"web1-W-0000000007": 7, "u__WRIT__0000000001": 1, "_c_u-lock-0000000002": 2, "u__lock__0000000003": 3, "lock-0000000004": 4, "0000000005": 5,

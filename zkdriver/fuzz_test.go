@@ -91,7 +91,7 @@ func FuzzPath(f *testing.F) {
 // FuzzSegment checks that different segments of a queue name have different
 // node names, and that no such name looks like a contender's.
 func FuzzSegment(f *testing.F) {
-	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40),
+	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40), "1234567890", "job1732201234567~",
 		"x-123456789\uff10"} {
 		f.Add(s)
 	}

@@ -194,21 +194,6 @@ func TestHandOverByListing(t *testing.T) {
 	}
 }
 
-// With acl=creator and a certificate, the server writes all logins of the
-// session that creates a queue into the queue's ACL. If a generated, secret
-// login were among them, other sessions would refuse the queue. The session
-// must therefore have no secret login.
-func TestWithACertificateTheCreatorHasNoSecretName(t *testing.T) {
-	for dsn, guards := range map[string]bool{
-		"zk://h": true, "zk://u:p@h?acl=digest": true, "zk://u:p@h?acl=creator": true, "zk://h?handover=list": false,
-		"zk://h?tls=true&tls_cert=c&tls_key=k": true, "zk://h?tls=true&tls_cert=c&tls_key=k&acl=creator": false,
-	} {
-		s, err := parseDSN(dsn)
-		require.NoError(t, err)
-		require.Equal(t, guards, s.keepsSecret(), dsn)
-	}
-}
-
 // A client that may create nodes can forge a contender's node and then release
 // it. If the client may delete nodes as well, it gains nothing by that, and
 // only then is a release trusted.

@@ -212,44 +212,6 @@ func TestNoGreetingEndsTheProcess(t *testing.T) {
 	all.Wait()
 }
 
-func TestChangedBytesDoNotEndTheProcess(t *testing.T) {
-	t.Parallel()
-	server := zktest.Shared(t)
-	var all sync.WaitGroup
-	for i := range 4 {
-		dsn := "zk://" + garbler(t, server.Addr()) + server.Chroot(t) + "?session_timeout=4s"
-		all.Go(func() { survives(t, fmt.Sprint(i), dsn) })
-	}
-	all.Wait()
-}
-
-// garbler starts a proxy that corrupts a byte in about one of ten chunks
-// received from the server.
-func garbler(t *testing.T, target string) string {
-	t.Helper()
-	return doctortest.Listen(t, func(conn net.Conn) {
-		to, err := net.Dial("tcp", target)
-		if err != nil {
-			return
-		}
-		go func() { io.Copy(to, conn); to.Close() }()
-		garble(conn, to)
-	})
-}
-
-func garble(to io.Writer, from io.Reader) {
-	buf := make([]byte, 4096)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 && rand.IntN(10) == 0 {
-			buf[rand.IntN(n)] ^= byte(1 << rand.IntN(8))
-		}
-		if _, errWrite := to.Write(buf[:n]); err != nil || errWrite != nil {
-			return
-		}
-	}
-}
-
 func TestAReplyOfTheWrongShapeIsAPassingError(t *testing.T) {
 	address := hostileServer(t, sessionReply(time.Minute, 7), func(int32) []byte { return nil })
 	s := mustConnect(t, "zk://"+address)

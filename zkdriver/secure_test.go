@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,22 +18,17 @@ func tlsParams(ca string, pair testenv.Pair) string {
 	return "?tls=true&tls_ca=" + url.QueryEscape(ca) + "&tls_cert=" + url.QueryEscape(pair.Cert) + "&tls_key=" + url.QueryEscape(pair.Key)
 }
 
-func TestTLS(t *testing.T) {
+func TestATLSErrorSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	good := tlsParams(certs.CA, certs.Client)
 
-	s := mustConnect(t, "zk://"+server.SecureAddr()+good+"&acl=creator")
-	p, err := create(within(t), s, "q", "h-W-", []byte("x"))
-	require.NoError(t, err)
-	require.NoError(t, s.Delete(within(t), "q", p, driver.Changed))
-	require.NoError(t, s.Close())
-
 	for dsn, part := range map[string]string{
 		"zk://" + server.SecureAddr() + tlsParams(certs.OtherCA, certs.Client):                      "certificate",
 		"zk://" + server.SecureAddr() + good + "&tls_server_name=other.example":                     "other.example",
 		"zk://" + server.SecureAddr() + tlsParams(certs.CA, certs.Stranger):                         "certificate",
+		"zk://" + server.SecureAddr() + trusting(certs.CA):                                          "certificate",
 		"zk://" + server.SecureAddr() + tlsParams(certs.CA+".missing", certs.Client):                "tls_ca",
 		"zk://" + server.SecureAddr() + tlsParams(certs.CA, testenv.Pair{Cert: certs.CA, Key: "x"}): "tls_cert",
 		"zk://" + server.SecureAddr() + tlsParams(certs.Client.Key, certs.Client):                   "no certificate",
@@ -62,7 +56,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 	_, err = Driver{TLS: config}.OpenConnector("zk://h?tls=true&tls_ca=/x")
 	require.ErrorContains(t, err, "tls_ca")
 
-	forged := record(t, &tls.Config{Certificates: []tls.Certificate{newForger(t).issue(nil)}}, sessionReply(time.Minute, 7))
+	forged := recordTLS(t, certs.Stranger)
 	c, err = Driver{TLS: config}.OpenConnector("zk://alice:geheim@" + forged.addr + "?connect_timeout=2s")
 	require.NoError(t, err)
 	_, err = c.Connect(context.Background())

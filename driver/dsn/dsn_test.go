@@ -1,6 +1,7 @@
 package dsn_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -122,6 +123,7 @@ func TestFilesAreReadForEachConfiguration(t *testing.T) {
 	config, err := files.Config()
 	require.NoError(t, err)
 	require.Equal(t, "db", config.ServerName)
+	require.EqualValues(t, tls.VersionTLS12, config.MinVersion)
 	require.NotNil(t, config.RootCAs)
 	require.Len(t, config.Certificates, 1)
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,8 +23,9 @@ type Certs struct {
 	// CA has signed all certificates below except Stranger.
 	CA, OtherCA string
 	// Server is valid for localhost, 127.0.0.1 and ::1. OtherHost is valid only
-	// for other.example. Expired is like Server, but has expired.
-	Server, OtherHost, Expired Pair
+	// for other.example. Expired is like Server, but has expired. Hostile is
+	// valid only for names that would alter what a terminal shows.
+	Server, OtherHost, Expired, Hostile Pair
 	// Client and Stranger are client certificates. Stranger is signed by
 	// OtherCA.
 	Client, Stranger Pair
@@ -47,6 +49,7 @@ func NewCerts(t testing.TB) *Certs {
 		Server:    i.issue("server", ca, here),
 		OtherHost: i.issue("other-host", ca, []string{"other.example"}),
 		Expired:   past.issue("expired", ca, here),
+		Hostile:   i.issue("hostile", ca, []string{"x\x1b]0;owned\x07.example", "x\r\nWARN all is well", strings.Repeat("long.", 5000) + "example"}),
 		Client:    i.issue("client", ca, here),
 		Stranger:  i.issue("stranger", other, here),
 	}

@@ -229,26 +229,7 @@ func (w *world) heal() {
 }
 
 // phases is the number of sessions in which the function each runs a scenario.
-var phases = 25
-
-// TestHeartbeatsInManyPhases runs the tests that use the function each again,
-// with more phases.
-func TestHeartbeatsInManyPhases(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	defer func(n int) { phases = n }(phases)
-	phases = 100
-	for _, test := range []func(*testing.T){
-		TestProofsBetweenHeartbeatsCostNoSession,
-		TestDocumentedOutagesAreSurvived,
-		TestLeaseOfASessionWithItsFirstNode,
-		TestASuddenlyLongRoundTripIsSurvived,
-		TestLeaseEndsAMarginBeforeTheStoreEndsTheSession,
-	} {
-		t.Run("", test)
-	}
-}
+const phases = 25
 
 // each runs a scenario in several sessions. Each session first runs for 2 to 2.5
 // session timeouts, so that the scenarios begin at different times between two
@@ -260,7 +241,7 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, c)
 			defer w.end()
-			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/time.Duration(2*phases))
+			time.Sleep(2*c.timeout + c.timeout*time.Duration(i)/(2*phases))
 			require.NoError(t, w.lease.Err(), "the lease has ended before the fault")
 			scenario(w)
 		})
@@ -325,7 +306,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 				shortest = min(shortest, w.leaseLeft())
 			})
 			require.GreaterOrEqual(t, shortest, told)
-			require.LessOrEqual(t, shortest, told+c.timeout/time.Duration(phases))
+			require.LessOrEqual(t, shortest, told+c.timeout/phases)
 			require.Equal(t, c.timeout+3*c.tick/2, next)
 			c.trip = 10 * time.Millisecond
 			for _, c.hosts = range []int{1, 3} {
