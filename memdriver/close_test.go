@@ -2,7 +2,6 @@ package memdriver_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,12 +10,10 @@ import (
 )
 
 func TestTwoClosesAtOnceWorkInVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		st := memdriver.New()
-		s, err := st.Connect(t.Context())
-		require.NoError(t, err)
-		heal := st.Faults().CutOff(s)
-		defer heal()
+		s := connect(t, st)
+		defer st.Faults().CutOff(s)()
 		closed := make(chan error, 2)
 		for range 2 {
 			go func() { closed <- s.Close() }()

@@ -25,20 +25,16 @@ func (st *Store) Faults() Faults { return Faults{st} }
 // timeout. First the lease ends: Done closes, and all watches end. Then the
 // store drops the session and removes its nodes. All this is done when Expire
 // returns.
-func (f Faults) Expire(s driver.Session) {
-	ms := f.session(s)
-	ms.lease.End(errExpired)
-	<-ms.ended
-	f.Drop(s)
-}
+func (f Faults) Expire(s driver.Session) { f.expire(f.session(s)) }
 
 // ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
 // programs that use locks, which have a client and no session. When ExpireAll
 // returns, every lock is lost, and Lock.Err says so. The expiry of one session
 // grants no lock to a waiter whose own session expires, too. A client opens a
 // new session when it needs one.
-func (f Faults) ExpireAll() {
-	all := f.all()
+func (f Faults) ExpireAll() { f.expire(f.all()...) }
+
+func (f Faults) expire(all ...*session) {
 	for _, s := range all {
 		s.lease.End(errExpired)
 	}
@@ -157,14 +153,7 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 //
 // In the store, d has passed, too. If that exceeds the session timeout, the
 // store drops the session, and its nodes are gone when Pause returns.
-func (f Faults) Pause(s driver.Session, d time.Duration) {
-	ms := f.session(s)
-	leasehook.Skew(ms.lease, d)
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
-	ms.record.heard = ms.record.heard.Add(-d)
-	f.store.dropIfSilent(ms.record)
-}
+func (f Faults) Pause(s driver.Session, d time.Duration) { f.pause(d, f.session(s)) }
 
 // PauseAll pauses the processes of all sessions for d: see [Faults.Pause]. Like
 // ExpireAll, it is for tests of programs that use locks, most of which have all
@@ -172,8 +161,9 @@ func (f Faults) Pause(s driver.Session, d time.Duration) {
 // than the session timeout, every lock is lost: Lock.Err says so at once, but
 // Lost and the lock's contexts close later, as in a process that has just woken
 // up.
-func (f Faults) PauseAll(d time.Duration) {
-	all := f.all()
+func (f Faults) PauseAll(d time.Duration) { f.pause(d, f.all()...) }
+
+func (f Faults) pause(d time.Duration, all ...*session) {
 	for _, s := range all {
 		leasehook.Skew(s.lease, d)
 	}

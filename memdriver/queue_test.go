@@ -88,36 +88,19 @@ func TestDefaultLimitKeepsNamesParseable(t *testing.T) {
 	require.Zero(t, create(t, s).Seq)
 }
 
-func TestForeignNodes(t *testing.T) {
+func TestANodeThatCannotBeAddedIsRefused(t *testing.T) {
 	st := memdriver.New()
-	s := connect(t, st)
-	require.NoError(t, st.Faults().PutNode(queue, "readme", []byte("hello")))
-	require.Empty(t, list(t, s), "an unsequenced node is listed")
-	first := join(t, s)
-	require.True(t, first.Alone(), "an unsequenced node counts as a contender")
-
+	require.NoError(t, st.Faults().PutNode(queue, "readme", nil))
 	require.NoError(t, st.Faults().PutNode(queue, "guest-0000000041", nil))
-	next := join(t, s)
-	require.Equal(t, int64(42), next.Seq)
-	require.Equal(t, []string{first.Name, "guest-0000000041"}, namesOf(next.Ahead))
-	require.Equal(t, []string{first.Name, "guest-0000000041", next.Name}, namesOf(list(t, s)))
-
 	for name, queue := range map[string]string{
 		"guest-0000000007": queue, "readme": queue, "": queue, "x": "/bad",
 	} {
 		require.ErrorIs(t, st.Faults().PutNode(queue, name, nil), driver.ErrBadName, name)
 	}
-	require.NoError(t, s.Close())
-	require.Equal(t, []string{"guest-0000000041"}, namesOf(list(t, connect(t, st))), "foreign nodes belong to no session")
+	require.NoError(t, connect(t, st).Close())
+	require.Equal(t, 2, st.Stats().Nodes, "foreign nodes belong to no session")
 	require.True(t, st.Faults().RemoveNode(queue, "readme"))
 	require.False(t, st.Faults().RemoveNode(queue, "readme"))
-}
-
-func namesOf(nodes []driver.Node) (names []string) {
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	return names
 }
 
 func TestOnlyTheOwnerReleasesOrReplaces(t *testing.T) {

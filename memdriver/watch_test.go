@@ -1,15 +1,13 @@
 package memdriver_test
 
 import (
-	"context"
-	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
@@ -36,61 +34,6 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 	}
 }
 
-func TestStopFreesTheWatch(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T) {
-		st := memdriver.New()
-		s := connect(t, st)
-		p := create(t, s)
-		ctx, cancel := context.WithCancel(background)
-		var watches []driver.Watch
-		for range 100 {
-			node, err := s.Watch(ctx, queue, p)
-			require.NoError(t, err)
-			membership, err := s.WatchQueue(ctx, "unused")
-			require.NoError(t, err)
-			watches = append(watches, node, membership)
-		}
-		cancel()
-		synctest.Wait()
-		require.Equal(t, 200, st.Stats().Watches)
-		for range 2 {
-			for _, w := range watches {
-				w.Stop()
-			}
-			require.Zero(t, st.Stats().Watches)
-		}
-		require.NoError(t, s.Delete(background, queue, p, driver.Changed))
-		require.NoError(t, s.Close())
-		watches[0].Stop()
-	})
-}
-
-func TestWatchesTakeNoGoroutines(t *testing.T) {
-	s := connect(t, memdriver.New())
-	p := create(t, s)
-	before := runtime.NumGoroutine()
-	for range 1000 {
-		watch(t, s, p)
-	}
-	require.Less(t, runtime.NumGoroutine(), before+100)
-}
-
-func TestNoticeArrivesAsTheSessionEnds(t *testing.T) {
-	for range 100 {
-		inVirtualTime(t, func(t *testing.T) {
-			st := memdriver.New()
-			s, other := connect(t, st), connect(t, st)
-			p := create(t, other)
-			w := watch(t, s, create(t, s), p.Node)
-			st.Faults().Delay(s, 2*time.Second)
-			time.AfterFunc(time.Second, func() { _ = s.Close() })
-			require.NoError(t, other.Delete(background, queue, p, driver.Changed))
-			<-w.C
-			elapse(time.Minute)
-		})
-	}
-}
-
 func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		inVirtualTime(t, func(t *testing.T) {
@@ -109,5 +52,20 @@ func TestWatchMissesNothingWhileItsReplyIsOnItsWay(t *testing.T) {
 			elapse(time.Second)
 			require.False(t, open(w.C))
 		})
+	}
+}
+
+func TestAWatchWithoutAnAnswerIsNotArmed(t *testing.T) {
+	st := memdriver.New()
+	s := connect(t, st)
+	p := create(t, s)
+	for _, lose := range []func(driver.Session, faults.Op){st.Faults().LoseRequest, st.Faults().LoseReply} {
+		lose(s, faults.OpWatch)
+		_, err := s.Watch(background, queue, p)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		lose(s, faults.OpWatchQueue)
+		_, err = s.WatchQueue(background, queue)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.Zero(t, st.Stats().Watches)
 	}
 }
