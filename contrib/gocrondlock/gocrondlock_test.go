@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,32 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// store is an in-memory store that can expire its latest session.
-type store struct {
-	*memdriver.Store
-	mu   sync.Mutex
-	last driver.Session
-}
-
-func (s *store) Connect(ctx context.Context) (driver.Session, error) {
-	made, err := s.Store.Connect(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = made
-	return made, err
-}
-
-func (s *store) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Faults().Expire(s.last)
-}
-
 // inTime runs a test in virtual time, and checks that it leaves no node in the
 // store.
-func inTime(t *testing.T, f func(t *testing.T, s *store)) {
+func inTime(t *testing.T, f func(t *testing.T, s *memdriver.Store)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{Store: memdriver.New()}
+		s := memdriver.New()
 		f(t, s)
 		synctest.Wait()
 		assert.Zero(t, s.Stats().Nodes)
@@ -81,7 +59,7 @@ func instance(t *testing.T, late time.Duration, run func(), option gocron.Schedu
 	return func() { require.NoError(t, scheduler.Shutdown()) }
 }
 
-func runsOfTwo(t *testing.T, s *store, minHold, minutes time.Duration) int64 {
+func runsOfTwo(t *testing.T, s *memdriver.Store, minHold, minutes time.Duration) int64 {
 	var runs atomic.Int64
 	for i := range time.Duration(2) {
 		client := dlock.NewClient(s)
@@ -95,7 +73,7 @@ func runsOfTwo(t *testing.T, s *store, minHold, minutes time.Duration) int64 {
 }
 
 func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		assert.EqualValues(t, 10, runsOfTwo(t, s, 5*time.Second, 10))
 	})
 }
@@ -103,7 +81,7 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 // Without a minimum hold, two schedulers both run each short job. If this test
 // fails, gocron has changed, and a minimum hold may no longer be needed.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))
 	})
 }
@@ -117,7 +95,7 @@ func TestTheMinimumHoldEnds(t *testing.T) {
 		"with Close":    {(*gocrondlock.Locker).Close, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTime(t, func(t *testing.T, s *store) {
+			inTime(t, func(t *testing.T, s *memdriver.Store) {
 				client := dlock.NewClient(s)
 				defer client.Close()
 				locker := gocrondlock.NewLocker(client, 30*time.Second)
@@ -142,7 +120,7 @@ func TestTheMinimumHoldEnds(t *testing.T) {
 }
 
 func TestALongJobIsReleasedAtItsEnd(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		client := dlock.NewClient(s)
 		defer client.Close()
 		locker := gocrondlock.NewLocker(client, time.Second)
@@ -160,7 +138,7 @@ func TestALongJobIsReleasedAtItsEnd(t *testing.T) {
 }
 
 func TestAnyNameOfAJobNamesALock(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		client := dlock.NewClient(s)
 		defer client.Close()
 		locker := gocrondlock.NewLocker(client, 0)
@@ -169,7 +147,7 @@ func TestAnyNameOfAJobNamesALock(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, lock.Unlock(bg)) }()
 		}
-		names, err := driver.Inspect(s.last).Walk(bg, "gocron")
+		names, err := client.Walk(bg, "gocron")
 		require.NoError(t, err)
 		assert.Len(t, names, 6)
 		assert.Contains(t, names, "gocron/report")
@@ -177,7 +155,7 @@ func TestAnyNameOfAJobNamesALock(t *testing.T) {
 }
 
 func TestAStoreThatIsDownSkipsTheRun(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		client := dlock.NewClient(s)
 		defer client.Close()
 		defer s.Faults().Down()()
@@ -188,9 +166,20 @@ func TestAStoreThatIsDownSkipsTheRun(t *testing.T) {
 	})
 }
 
+// remembering is a store that keeps its last session.
+type remembering struct {
+	*memdriver.Store
+	last driver.Session
+}
+
+func (s *remembering) Connect(ctx context.Context) (_ driver.Session, err error) {
+	s.last, err = s.Store.Connect(ctx)
+	return s.last, err
+}
+
 func TestAStoreThatIsSilentSkipsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{Store: memdriver.New(memdriver.WithSessionTimeout(time.Hour))}
+		s := &remembering{Store: memdriver.New(memdriver.WithSessionTimeout(time.Hour))}
 		client := dlock.NewClient(s)
 		defer client.Close()
 		require.NoError(t, client.Ping(bg))
@@ -204,7 +193,7 @@ func TestAStoreThatIsSilentSkipsTheRun(t *testing.T) {
 }
 
 func TestTheLeaderRunsAllUntilItStops(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		var runs [2]atomic.Int64
 		var stops [2]func()
 		for i := range stops {
@@ -228,12 +217,12 @@ func TestTheLeaderRunsAllUntilItStops(t *testing.T) {
 }
 
 func TestALeaderThatLostItsLockIsNoLeader(t *testing.T) {
-	inTime(t, func(t *testing.T, s *store) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		client := dlock.NewClient(s)
 		defer client.Close()
 		elector := gocrondlock.NewElector(client, "leader")
 		require.NoError(t, elector.IsLeader(bg))
-		s.expire()
+		s.Faults().ExpireAll()
 		other := dlock.NewClient(s)
 		defer other.Close()
 		rival := gocrondlock.NewElector(other, "leader")

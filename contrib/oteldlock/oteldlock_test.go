@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/oteldlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -43,9 +41,6 @@ type world struct {
 	spans   *tracetest.SpanRecorder
 	tracers *sdktrace.TracerProvider
 	trace   *recipes.Trace
-
-	mu   sync.Mutex
-	last driver.Session // guarded by mu
 }
 
 func inWorld(t *testing.T, f func(w *world), opts ...oteldlock.Option) {
@@ -61,22 +56,8 @@ func inWorld(t *testing.T, f func(w *world), opts ...oteldlock.Option) {
 	})
 }
 
-func (w *world) Connect(ctx context.Context) (driver.Session, error) {
-	made, err := w.Store.Connect(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = made
-	return made, err
-}
-
-func (w *world) expire() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.Faults().Expire(w.last)
-}
-
 func (w *world) client(opts ...dlock.Option) *dlock.Client {
-	c := dlock.NewClient(w, append(opts, dlock.WithTrace(w.trace))...)
+	c := dlock.NewClient(w.Store, append(opts, dlock.WithTrace(w.trace))...)
 	w.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -136,8 +117,9 @@ func TestEventsAreCounted(t *testing.T) {
 		require.ErrorIs(w, err, context.Canceled)
 		_, err = client.RWMutex("//").Lock(bg)
 		require.ErrorIs(w, err, dlock.ErrBadName)
+		require.NoError(w, taken.Unlock())
 		lost := w.lock(bg, client.RWMutex("a"))
-		w.expire()
+		w.Faults().ExpireAll()
 		<-lost.Lost()
 		require.ErrorIs(w, lost.Unlock(), dlock.ErrLost)
 		held := w.lock(bg, client.RWMutex("b"))
@@ -168,7 +150,6 @@ func TestEventsAreCounted(t *testing.T) {
 			"dlock.session.ends lost":                     1,
 		}, figures)
 		require.NoError(w, held.Unlock())
-		require.NoError(w, taken.Unlock())
 		require.NoError(w, client.Close())
 		assert.Equal(w, 1, w.figures()["dlock.session.ends closed"])
 	})
@@ -190,7 +171,7 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 		require.NoError(w, held.Unlock())
 		held = w.lock(bg, client.RWMutex("a"))
 		require.NoError(w, held.Downgrade(bg))
-		w.expire()
+		w.Faults().ExpireAll()
 		<-held.Lost()
 		require.ErrorIs(w, held.Unlock(), dlock.ErrLost)
 		require.NoError(w, client.Close())
@@ -221,7 +202,7 @@ func TestAWaitAndAHoldAreSpansOfTheCaller(t *testing.T) {
 		defer cancel()
 		_, err := m.RLock(limited)
 		require.ErrorIs(w, err, dlock.ErrTimeout)
-		w.expire()
+		w.Faults().ExpireAll()
 		<-second.Lost()
 		require.ErrorIs(w, second.Unlock(), dlock.ErrLost)
 		parent.End()

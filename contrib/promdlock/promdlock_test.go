@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/contrib/promdlock"
-	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -32,29 +30,6 @@ var bg = context.Background()
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(leakcheck.After(m.Run()))
-}
-
-// store is an in-memory store that can expire its latest session.
-type store struct {
-	*memdriver.Store
-	mu   sync.Mutex
-	last driver.Session
-}
-
-func newStore() *store { return &store{Store: memdriver.New()} }
-
-func (s *store) Connect(ctx context.Context) (driver.Session, error) {
-	made, err := s.Store.Connect(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = made
-	return made, err
-}
-
-func (s *store) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Faults().Expire(s.last)
 }
 
 func newTrace(t *testing.T, r prometheus.Registerer, opts ...promdlock.Option) *recipes.Trace {
@@ -87,7 +62,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	endpoint := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer endpoint.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	st := newStore()
+	st := memdriver.New()
 	trace := newTrace(t, registry)
 	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_losses_total{mode=\"exclusive\",recipe=\"lock\"} 0\n", "counters begin at zero")
 
@@ -109,8 +84,9 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = client.RWMutex("//").Lock(bg)
 	require.ErrorIs(t, err, dlock.ErrBadName)
+	require.NoError(t, taken.Unlock())
 	lost := lock(t, client.RWMutex("a"))
-	st.expire()
+	st.Faults().ExpireAll()
 	<-lost.Lost()
 	require.ErrorIs(t, lost.Unlock(), dlock.ErrLost)
 	require.ElementsMatch(t, []string{"lost", "ended"}, []string{<-counted, <-counted})
@@ -142,7 +118,6 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 		assert.True(t, strings.Contains(text, "\n"+line+"\n"), line)
 	}
 	require.NoError(t, held.Unlock())
-	require.NoError(t, taken.Unlock())
 	require.NoError(t, client.Close())
 	<-counted
 	assert.Contains(t, scrape(t, endpoint.URL), "\ndlock_session_ends_total{reason=\"closed\"} 1\n")
@@ -173,7 +148,7 @@ dlock_waiting{mode="shared",recipe="semaphore"} 0
 func TestGaugesAreZeroAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		st := newStore()
+		st := memdriver.New()
 		other := dlock.NewClient(st)
 		defer other.Close()
 		taken := lock(t, other.RWMutex("a"))
@@ -190,7 +165,7 @@ func TestGaugesAreZeroAfterwards(t *testing.T) {
 		wantGauges(t, registry, "after a downgrade", idle)
 		held = lock(t, m)
 		require.NoError(t, held.Downgrade(bg))
-		st.expire()
+		st.Faults().ExpireAll()
 		<-held.Lost()
 		require.ErrorIs(t, held.Unlock(), dlock.ErrLost)
 		wantGauges(t, registry, "after a loss", idle)
@@ -204,7 +179,7 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 		kind, _, _ := strings.Cut(lock, "/")
 		return kind + "\xff" // not valid UTF-8
 	}))
-	client := dlock.NewClient(newStore(), dlock.WithTrace(trace))
+	client := dlock.NewClient(memdriver.New(), dlock.WithTrace(trace))
 	defer client.Close()
 	for _, name := range []string{"stock/41", "stock/42", "orders/1"} {
 		require.NoError(t, lock(t, client.RWMutex(name)).Unlock())
