@@ -2,17 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/leakcheck"
-	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 // runProgram is an environment variable that makes the test binary run the
@@ -27,7 +29,19 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
-	os.Exit(leakcheck.After(zktest.Main(m)))
+	os.Exit(leakcheck.After(m.Run()))
+}
+
+// waitLimit is far longer than any wait in a passing test.
+const waitLimit = 2 * time.Minute
+
+// program returns a command that runs dlock in a child process.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runProgram+"=yes")
+	return cmd
 }
 
 // safeBuffer collects the output of a process, which a test may read while the process
@@ -70,6 +84,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"ls", "-config", os.DevNull}, 2, "", "names no store"},
 		{[]string{"demo", "-frob"}, 2, "", "Run 'dlock demo -h' for help"},
 		{[]string{"demo", "-driver", "zk", "-dsn", "zk://"}, 2, "", "zkdriver: dsn"},
+		{[]string{"demo", "-driver", "zk", "-dsn", "zk://127.0.0.1:1?connect_timeout=500ms"}, 1, "", "connection refused"},
 		{[]string{"demo", "-workers", "2"}, 0, "VERDICT: OK", ""},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -79,5 +94,26 @@ func TestCommandLine(t *testing.T) {
 		if c.stderr == "" {
 			assert.Empty(t, stderr.String())
 		}
+	}
+}
+
+func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
+	const dsn = "zk://alice:ge=heim@127.0.0.1:1/x"
+	for _, args := range [][]string{
+		{dsn}, {"help", dsn}, {"help", "demo", dsn}, {"demo", dsn}, {"demo", "-" + dsn}, {"demo", "-dsn:" + dsn}, {"demo", "-dsn" + dsn},
+		{"demo", "-workers", dsn}, {"demo", "-workers=" + dsn}, {"demo", "-hold", dsn}, {"demo", "-fault=" + dsn},
+		{"demo", "-driver", dsn}, {"demo", "-driver", dsn, "-dsn", dsn}, {"demo", "-driver", "mem", "-dsn", dsn},
+		{"demo", "-dsn", "alice:ge=heim@h?x=y"}, {"demo", "-lock", dsn},
+		{"demo", "-driver", "zk", "-dsn", dsn + "?acl=x"}, {"demo", "-driver", "zk", "-dsn", dsn + "@"}, {"demo", "-driver", "zk", "-dsn", "x" + dsn},
+		{"run", dsn}, {"run", "-" + dsn}, {"run", "-w", dsn, "l", "true"}, {"run", "l", "-" + dsn}, {"run", dsn, "--", "no-such-command"},
+		{"run", "-driver", dsn, "l", "true"}, {"run", "-dsn", dsn, "l", "true"}, {"run", "-driver", "zk", "-dsn", dsn + "?acl=x", "l", "true"},
+		{"run", "l", "--", dsn}, {"run", "-config", dsn, "l", "true"},
+		{"demo", "-driver", "zk", "-dsn", dsn + "?connect_timeout=50ms"},
+	} {
+		var stdout, stderr bytes.Buffer
+		assert.NotZero(t, command.Run(t.Context(), args, &stdout, &stderr), "%q", args)
+		assert.NotEmpty(t, stderr.String(), "%q", args)
+		assert.NotContains(t, stdout.String()+stderr.String(), "heim", "%q", args)
+		assert.NotContains(t, stdout.String()+stderr.String(), "alice:ge", "%q", args)
 	}
 }

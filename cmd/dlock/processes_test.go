@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -27,7 +26,7 @@ import (
 	_ "github.com/dlock-go/dlock/internal/exampledriver" // a store that needs no server
 )
 
-// run is a running demo, whose processes share a store in a directory.
+// run is a demo whose processes share a store in a directory.
 type run struct {
 	*exec.Cmd
 	dir     string    // the store
@@ -39,22 +38,15 @@ type run struct {
 	pids    map[string]int // of the child processes, by the names of their workers
 }
 
-// start starts a demo with a session timeout of 5 s.
-func start(t *testing.T, args ...string) *run {
+// newRun returns a demo with a session timeout of 5 s.
+func newRun(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
-	r.Cmd = program(t, append([]string{"demo", "-driver", "file"}, args...)...)
+	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-dsn", r.dir + "?session_timeout=5s"}, args...)...)
 	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
-	r.Args = append(r.Args, "-dsn", r.dir+"?session_timeout=5s")
+	r.WaitDelay = waitLimit // a child that is left behind would keep stderr open
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
-	// Tests may run under nohup, which ignores SIGHUP. Children inherit an
-	// ignored signal, but not a caught one.
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(caught) })
-	r.out, r.Stderr = out, &r.stderr
-	r.lines = bufio.NewScanner(out)
-	require.NoError(t, r.Start())
+	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
 	t.Cleanup(func() {
 		for _, pid := range r.pids { // if the test has failed
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -63,7 +55,36 @@ func start(t *testing.T, args ...string) *run {
 	return r
 }
 
-var startLine = regexp.MustCompile(`  (worker-\d+) +starts    as process (\d+)$`)
+// startWorkers starts a demo, and reads until all six workers hold the lock or
+// wait for it.
+func startWorkers(t *testing.T, hold string) *run {
+	r := newRun(t, "-workers", "6", "-hold", hold)
+	require.NoError(t, r.Start())
+	queued := make(map[string]bool)
+	r.read(t, func(line string) bool {
+		if m := queuedLine.FindStringSubmatch(line); m != nil {
+			queued[m[1]] = true
+		}
+		return len(queued) == 6
+	})
+	require.Len(t, r.pids, 6)
+	return r
+}
+
+// startFault starts a demo of the fault and waits until the fault has begun.
+func startFault(t *testing.T, fault, verb string) *run {
+	r := newRun(t, "-fault", fault, "-hold", "100ms")
+	require.NoError(t, r.Start())
+	r.readUntil(t, "  "+verb+"  ")
+	require.Len(t, r.pids, 2)
+	return r
+}
+
+var (
+	startLine = regexp.MustCompile(`  (worker-\d+) +starts    as process (\d+)$`)
+	// queuedLine says that a worker holds the lock or waits for it.
+	queuedLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) [RW]  (?:holds|waits) `)
+)
 
 func (r *run) read(t *testing.T, done func(line string) bool) {
 	for r.lines.Scan() {
@@ -81,15 +102,8 @@ func (r *run) read(t *testing.T, done func(line string) bool) {
 	require.Failf(t, "the output ended early", "%s%s", &r.printed, &r.stderr)
 }
 
-// readUntilAllQueue reads until all six workers hold the lock or wait for it.
-func (r *run) readUntilAllQueue(t *testing.T) {
-	queued := make(map[string]bool)
-	r.read(t, func(line string) bool {
-		if m := queuedLine.FindStringSubmatch(line); m != nil {
-			queued[m[1]] = true
-		}
-		return len(queued) == 6
-	})
+func (r *run) readUntil(t *testing.T, text string) {
+	r.read(t, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // end waits for the demo and returns its error. It fails the test if a child
@@ -99,14 +113,17 @@ func (r *run) end(t *testing.T) error {
 		fmt.Fprintln(&r.printed, r.lines.Text())
 	}
 	err := r.Wait()
-	assert.Len(t, r.pids, 6)
-	for number, pid := range r.pids {
-		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the process of %s is left", number)
+	for worker, pid := range r.pids {
+		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the process of %s is left", worker)
 	}
-	left, readErr := os.ReadDir(r.temp)
-	require.NoError(t, readErr)
-	assert.Empty(t, left)
+	r.requireNoFile(t)
 	return err
+}
+
+func (r *run) requireNoFile(t *testing.T) {
+	left, err := os.ReadDir(r.temp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }
 
 func (r *run) requireNoNode(t *testing.T) {
@@ -120,9 +137,7 @@ func (r *run) requireNoNode(t *testing.T) {
 
 func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
 	r := startFault(t, "kill", "KILLED")
-	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT") })
-	require.NoError(t, r.Wait(), "%s%s", &r.printed, &r.stderr)
-	r.requireNoChild(t)
+	require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
 	out := r.printed.String()
 	assert.Contains(t, out, "VERDICT: OK\n")
 	assert.Contains(t, out, "worker-1 W  REFUSED   0 + 1 = 1 with token")
@@ -136,60 +151,33 @@ func TestAKilledProcessDelaysTheOthersAndBreaksNoRule(t *testing.T) {
 func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 	for _, sent := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sent.String(), func(t *testing.T) {
-			r := start(t, "-workers", "6", "-hold", "10m")
-			r.readUntilAllQueue(t)
+			r := startWorkers(t, "10m")
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
+			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal is closed, sends it twice
+				r.readUntil(t, "  leaves  ")
+				require.NoError(t, r.Process.Signal(sent))
+			}
 			require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
 			assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted\n")
 			assert.Equal(t, 6, strings.Count(r.printed.String(), "  leaves  ")+strings.Count(r.printed.String(), "  releases\n"))
 			assert.Empty(t, r.stderr.String())
-		})
-	}
-}
-
-// The timeout command sends its signal twice, as does a shell whose terminal is
-// closed.
-func TestASecondSignalOfAnotherProgramChangesNothing(t *testing.T) {
-	for _, sent := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(sent.String(), func(t *testing.T) {
-			r := start(t, "-workers", "6", "-hold", "10m")
-			r.readUntilAllQueue(t)
-			require.NoError(t, r.Process.Signal(sent))
-			r.read(t, func(line string) bool { return strings.Contains(line, "  leaves  ") })
-			require.NoError(t, r.Process.Signal(sent))
-			require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
-			assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted\n")
 			r.requireNoNode(t)
 		})
 	}
 }
 
 func TestTheProgramNohupKeepsTheRunGoing(t *testing.T) {
-	cmd := program(t, "demo", "-workers", "4", "-hold", "1s")
-	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, cmd.Args...)
-	sh, err := exec.LookPath("sh")
-	require.NoError(t, err)
-	cmd.Path = sh
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	var printed strings.Builder
-	lines, sent := bufio.NewScanner(out), false
-	for lines.Scan() {
-		fmt.Fprintln(&printed, lines.Text())
-		if queuedLine.MatchString(lines.Text()) {
-			require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-			sent = true
-		}
-	}
-	require.NoError(t, cmd.Wait())
-	assert.True(t, sent, "no worker has queued, so the signal was not sent")
-	assert.Contains(t, printed.String(), "VERDICT: OK\n")
+	r := newRun(t, "-workers", "4", "-hold", "1s")
+	r.Path, r.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" HUP; exec "$@"`, "sh"}, r.Args...)
+	require.NoError(t, r.Start())
+	r.read(t, queuedLine.MatchString)
+	require.NoError(t, r.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, r.end(t))
+	assert.Contains(t, r.printed.String(), "VERDICT: OK\n")
 }
 
 func TestAnOutputWithoutReaderEndsTheRunInGoodOrder(t *testing.T) {
-	r := start(t, "-workers", "6", "-hold", "1s")
-	r.readUntilAllQueue(t)
+	r := startWorkers(t, "1s")
 	require.NoError(t, r.out.Close())
 	var exit *exec.ExitError
 	require.ErrorAs(t, r.end(t), &exit)
@@ -216,8 +204,7 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 }
 
 func TestAProcessThatFailsEndsTheRun(t *testing.T) {
-	r := start(t, "-workers", "6", "-hold", "10m")
-	r.readUntilAllQueue(t)
+	r := startWorkers(t, "10m")
 	require.NoError(t, syscall.Kill(r.pids["worker-3"], syscall.SIGKILL))
 	var exit *exec.ExitError
 	require.ErrorAs(t, r.end(t), &exit)
@@ -225,85 +212,50 @@ func TestAProcessThatFailsEndsTheRun(t *testing.T) {
 	assert.Contains(t, r.printed.String(), "Error: worker-3: signal: killed\nVERDICT: no rule was broken, but there was an error\n")
 }
 
-// startFault starts a demo of the fault and waits until the fault has begun.
-func startFault(t *testing.T, fault, verb string) *run {
-	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
-	r.Cmd = program(t, "demo", "-driver", "file", "-dsn", r.dir+"?session_timeout=5s", "-fault", fault, "-hold", "100ms")
-	out, err := r.StdoutPipe()
-	require.NoError(t, err)
-	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
-	r.WaitDelay = waitLimit // a child that is left behind would keep stderr open
-	require.NoError(t, r.Start())
-	t.Cleanup(func() {
-		for _, pid := range r.pids { // if the test has failed
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
-	r.read(t, func(line string) bool { return strings.Contains(line, "  "+verb+"  ") })
-	require.Len(t, r.pids, 2)
-	return r
-}
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}
-
-func (r *run) requireNoChild(t *testing.T) {
-	for number, pid := range r.pids {
-		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, waitLimit, 10*time.Millisecond, "the process of %s is left", number)
-	}
-}
-
-func TestAPausedProcessOutlivesNoKilledParent(t *testing.T) {
-	r := startFault(t, "pause", "PAUSED")
-	if stat := fmt.Sprintf("/proc/%d/stat", r.pids["worker-1"]); exists(stat) { // this system has /proc
-		require.Eventually(t, func() bool {
-			state, err := os.ReadFile(stat)
-			return err == nil && bytes.Contains(state, []byte(") T "))
-		}, waitLimit, time.Millisecond)
-	}
-	require.NoError(t, r.Process.Kill())
-	r.requireNoChild(t)
-	_ = r.Wait() // killed
-}
-
 func TestAnInterruptDuringAPauseEndsAllProcesses(t *testing.T) {
 	r := startFault(t, "pause", "PAUSED")
 	require.NoError(t, r.Process.Signal(os.Interrupt))
-	r.read(t, func(line string) bool { return strings.HasPrefix(line, "VERDICT: OK as far as it went, interrupted") })
-	require.NoError(t, r.Wait(), "%s%s", &r.printed, &r.stderr)
-	r.requireNoChild(t)
+	require.NoError(t, r.end(t), "%s%s", &r.printed, &r.stderr)
+	assert.Contains(t, r.printed.String(), "VERDICT: OK as far as it went, interrupted")
 	r.requireNoNode(t)
 }
 
-func TestNoProcessOutlivesItsParent(t *testing.T) {
-	r := start(t, "-workers", "6", "-hold", "10m")
-	r.readUntilAllQueue(t)
-	require.NoError(t, r.Process.Kill())
-	_ = r.Wait()
-	left, err := os.ReadDir(r.temp)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-	for number, pid := range r.pids {
-		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) },
-			waitLimit, 5*time.Millisecond, "the process of %s is left", number)
+func TestNoProcessOutlivesAKilledParent(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) *run{
+		"waiting": func(t *testing.T) *run { return startWorkers(t, "10m") },
+		"paused": func(t *testing.T) *run {
+			r := startFault(t, "pause", "PAUSED")
+			if runtime.GOOS == "linux" {
+				require.Eventually(t, func() bool { return isIn('T', r.pids["worker-1"]) }, waitLimit, time.Millisecond)
+			}
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t)
+			require.NoError(t, r.Process.Kill())
+			_ = r.Wait() // killed
+			r.requireNoFile(t)
+			for worker, pid := range r.pids {
+				require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isIn('Z', pid) },
+					waitLimit, 5*time.Millisecond, "the process of %s is left", worker)
+			}
+		})
 	}
 }
 
-// isZombie reports whether a process has ended but its parent has not waited
-// for it.
-func isZombie(pid int) bool {
+// isIn reports whether a process is in a state: T if it is stopped, or Z if it
+// has ended but its parent has not waited for it.
+func isIn(state byte, pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return bytes.Contains(stat, []byte(") Z "))
+	return bytes.Contains(stat, []byte{')', ' ', state, ' '})
 }
 
 func TestAChildHasNoDataSourceNameInItsArgumentsOrEnvironment(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the test reads arguments and environments in /proc, as Linux shows them")
 	}
-	r := start(t, "-workers", "6", "-hold", "10m")
-	r.readUntilAllQueue(t)
+	r := startWorkers(t, "10m")
 	for _, pid := range r.pids {
 		for _, file := range []string{"cmdline", "environ"} {
 			text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))

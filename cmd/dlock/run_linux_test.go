@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
-	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // treeVariable is set in the environment of a job's command and of all
@@ -57,11 +56,15 @@ func newJob(t *testing.T, dsn, script string, flags ...string) *job {
 
 func startJob(t *testing.T, dsn, script string, flags ...string) *job {
 	j := newJob(t, dsn, script, flags...)
+	j.start(t)
+	return j
+}
+
+func (j *job) start(t *testing.T) {
 	out, err := j.StdoutPipe()
 	require.NoError(t, err)
 	j.out = bufio.NewReader(out)
 	require.NoError(t, j.Start())
-	return j
 }
 
 // runJob starts a job and waits until its command prints "ready".
@@ -283,14 +286,12 @@ func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
 
 func TestRunNamesAnUnreachableServerWithoutItsPassword(t *testing.T) {
 	t.Parallel()
-	port, err := testenv.FreePort()
-	require.NoError(t, err)
 	cmd := program(t, "run", "-w", "1500ms", "l", "--", "true")
-	cmd.Env = append(cmd.Env, "DLOCK_DRIVER=zk", "DLOCK_DSN=zk://alice:geheim@"+testenv.Loopback(port)+"/locks")
+	cmd.Env = append(cmd.Env, "DLOCK_DRIVER=zk", "DLOCK_DSN=zk://alice:geheim@127.0.0.1:1/locks")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	assert.Equal(t, 122, cmd.ProcessState.ExitCode())
-	assert.Contains(t, string(out), "still connecting to the store zk zk://alice:...@"+testenv.Loopback(port))
+	assert.Contains(t, string(out), "still connecting to the store zk zk://alice:...@127.0.0.1:1")
 	assert.Contains(t, string(out), "connection refused")
 	assert.NotContains(t, string(out), "geheim")
 }
@@ -361,12 +362,9 @@ func TestACommandReadsTheTerminalAndGetsItsInterruptOnce(t *testing.T) {
 	j := newJob(t, dsn, `trap 'trap "echo again" INT; echo INT; read line </dev/tty; echo "read $line"; exit 8' INT; echo ready; while :; do sleep 600 & wait; done`)
 	j.Stdin = terminal
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	out, err := j.StdoutPipe()
-	require.NoError(t, err)
-	j.out = bufio.NewReader(out)
-	require.NoError(t, j.Start())
+	j.start(t)
 	j.reads(t, "ready")
-	_, err = keyboard.WriteString("\x03")
+	_, err := keyboard.WriteString("\x03")
 	require.NoError(t, err)
 	j.reads(t, "INT")
 	_, err = keyboard.WriteString("x\n")
@@ -392,10 +390,7 @@ func TestIfATerminalIsThereAKilledDlockStillTakesAllWithIt(t *testing.T) {
 	j := newJob(t, dsn, stubbornForever)
 	_, j.Stdin = openTerminal(t)
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	out, err := j.StdoutPipe()
-	require.NoError(t, err)
-	j.out = bufio.NewReader(out)
-	require.NoError(t, j.Start())
+	j.start(t)
 	j.reads(t, "ready")
 	next := j.startNext(t, dsn)
 	requireContenders(t, dsn, 2)
@@ -481,10 +476,7 @@ func TestAStoppedDlockKeepsItsLock(t *testing.T) {
 	require.NoError(t, err)
 	j := newJob(t, dsn, "echo ready; read line; exit 7")
 	j.Stdin = stdin
-	out, err := j.StdoutPipe()
-	require.NoError(t, err)
-	j.out = bufio.NewReader(out)
-	require.NoError(t, j.Start())
+	j.start(t)
 	j.reads(t, "ready")
 	require.NoError(t, j.Process.Signal(syscall.SIGSTOP))
 	waiter := startJob(t, dsn, "echo wrong", "-w", "8s") // longer than the session timeout of 5 s

@@ -232,6 +232,24 @@ func TestTheCounterRefusesAWriterWhenALaterOneHasReadIt(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), "REFUSED   0 + 1 = 1 with token 7: the counter has seen token 8\n"))
 }
 
+// Any client of the store can choose node names. They must not be able to
+// manipulate an operator's terminal.
+func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
+	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, out := newRunInMemory(t, ctx)
+			require.NoError(t, r.store.Faults().PutNode("demo", host+"-W-0000000000", []byte("\x1b[2J")))
+			require.NoError(t, r.play())
+			assert.Contains(t, out.String(), "in the queue behind")
+			for _, bad := range []string{"\u202e", "\u200b", "\u2028", "\x1b", strings.Repeat("long", 2500)} {
+				assert.NotContains(t, out.String(), bad)
+			}
+		})
+	}
+}
+
 func TestTextFromElsewhereIsSafeToPrint(t *testing.T) {
 	assert.Equal(t, "a b\ufffd[2J", clean("a\n\tb\x1b[2J"))
 	assert.Len(t, clean(strings.Repeat("long", 50_000)), 2000)
@@ -265,6 +283,19 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 		assert.NotContains(t, stderr.String(), "\x1b")
 		assert.Contains(t, stderr.String(), "Run 'dlock demo -h' for help\n")
 		assert.Empty(t, stdout.String(), "%q", c.args)
+	}
+}
+
+// All users of a machine can see the arguments of a process, so a data source
+// name with a password must not have to be an argument.
+func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
+	t.Setenv(dsnVariable, "environment")
+	for want, args := range map[string][]string{
+		"environment": {"-driver", "apart"}, "flag": {"-driver", "apart", "-dsn", "flag"}, "": nil,
+	} {
+		s, err := parse(args)
+		require.NoError(t, err)
+		assert.Equal(t, want, s.DSN)
 	}
 }
 
