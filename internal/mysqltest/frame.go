@@ -10,12 +10,10 @@ import (
 // client waits for a reply to each, except to those that close a statement or
 // the connection. Messages of the log-in count as OpOther.
 const (
-	OpOther   = int32(-1)
-	OpQuit    = int32(1)
-	OpQuery   = int32(3)
-	OpPing    = int32(14)
-	OpPrepare = int32(22)
-	OpExecute = int32(23)
+	OpOther = int32(-1)
+	OpQuit  = int32(1)
+	OpQuery = int32(3)
+	OpPing  = int32(14)
 )
 
 // Protocol makes a [testenv.Proxy] understand MySQL without TLS and

@@ -88,6 +88,40 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	require.Len(t, starts, 4)
 }
 
+// child returns a command that runs one test in a child process, in its own
+// process group and away from the terminal.
+func child(t *testing.T, test, what string) *exec.Cmd {
+	t.Helper()
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(binary, "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), childVariable+"="+what)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+func TestAMissingProgramIsReportedOnceOrFails(t *testing.T) {
+	if what := os.Getenv(childVariable); what != "" {
+		t.Setenv("TESTENV_MISSING", what)
+		for range 2 {
+			t.Run("test", func(t *testing.T) {
+				Dependency{Name: "x", Variable: "TESTENV_MISSING", Install: "apt-get install x"}.Require(t, errors.New("no x"))
+			})
+		}
+		return
+	}
+	for what, result := range map[string]string{"skip": "    --- SKIP", "require": "    --- FAIL"} {
+		cmd := child(t, "TestAMissingProgramIsReportedOnceOrFails", what)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		stdout, err := cmd.Output()
+		require.Equal(t, what == "require", err != nil, "%s", stdout)
+		require.Equal(t, 2, strings.Count(string(stdout), result))
+		require.Equal(t, 2, strings.Count(string(stdout), "no x: apt-get install x"))
+		require.Equal(t, what == "skip", strings.Count(stderr.String(), "LEFT OUT") == 1, "once for the binary")
+	}
+}
+
 func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	if kind := os.Getenv(childVariable); kind != "" {
 		startAndHang(t, kind)
@@ -105,11 +139,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binary, err := os.Executable()
-			require.NoError(t, err)
-			cmd := exec.Command(binary, "-test.run=^TestNothingOutlivesTheTestBinary$", "-test.v")
-			cmd.Env = append(os.Environ(), childVariable+"="+name)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			cmd := child(t, "TestNothingOutlivesTheTestBinary", name)
 			out, err := cmd.StdoutPipe()
 			require.NoError(t, err)
 			require.NoError(t, cmd.Start())

@@ -50,6 +50,22 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.ElementsMatch(t, e.Addrs(), []string{e.Servers[0].Addr(), e.Servers[1].Addr(), e.Servers[2].Addr()})
 }
 
+// requireLinksProxied requires that each pair of servers has a connection for
+// elections through a proxy, and each follower one with its leader. A test could
+// not cut any other connection.
+func requireLinksProxied(t *testing.T, e *Ensemble) {
+	t.Helper()
+	leader := e.Leader(t)
+	for i := range e.links {
+		for j := range i {
+			require.Positive(t, e.links[i][j].election.Connections()+e.links[j][i].election.Connections(), "%d and %d", i, j)
+		}
+		if i != leader {
+			require.Positive(t, e.links[i][leader].quorum.Connections(), "follower %d", i)
+		}
+	}
+}
+
 func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")

@@ -16,20 +16,13 @@ const (
 	OpClose           int32 = -11
 	OpCreate          int32 = 1
 	OpDelete          int32 = 2
-	OpExists          int32 = 3
 	OpGetData         int32 = 4
-	OpSetData         int32 = 5
 	OpGetACL          int32 = 6
-	OpSetACL          int32 = 7
-	OpGetChildren     int32 = 8
 	OpSync            int32 = 9
 	OpPing            int32 = 11
 	OpGetChildren2    int32 = 12
-	OpCheck           int32 = 13
 	OpMulti           int32 = 14
-	OpCreate2         int32 = 15
 	OpCreateContainer int32 = 19
-	OpCreateTTL       int32 = 21
 	OpAuth            int32 = 100
 	OpSetWatches      int32 = 101
 )
