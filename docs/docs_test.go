@@ -5,8 +5,6 @@ package docs_test
 
 import (
 	"fmt"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -600,13 +598,8 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^ *(\w+)(?:\[.*?\])? --> (\w+)`).FindAllStringSubmatch(diagram, -1) {
 		arrows = append(arrows, m[1]+" --> "+m[2])
 	}
-	list := exec.Command("go", "list", "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}`, "./...")
-	list.Dir = root
-	out, err := list.Output()
-	require.NoError(t, err)
-	for line := range strings.Lines(string(out)) {
-		from, to, _ := strings.Cut(strings.TrimSpace(line), " ")
-		from, to = ids[from], ids[to]
+	for _, i := range importsOf(t, "./...") {
+		from, to := ids[i.from], ids[i.to]
 		if from != "" && to != "" {
 			imports = append(imports, from+" --> "+to)
 		}
@@ -614,36 +607,38 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	assert.ElementsMatch(t, imports, arrows)
 }
 
+type imported struct{ from, to string } // import paths
+
+// importsOf returns the imports of the packages that match a pattern, in the
+// workspace, which has all modules.
+func importsOf(t *testing.T, pattern string) (found []imported) {
+	list := exec.Command("go", "list", "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}`, pattern)
+	list.Dir, list.Env = root, append(os.Environ(), "GOWORK=")
+	out, err := list.Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		from, to, _ := strings.Cut(strings.TrimSpace(line), " ")
+		found = append(found, imported{from, to})
+	}
+	return found
+}
+
 // TestDriversOfContribImportPublicPackages checks that the drivers below
 // contrib import nothing that another project's driver could not import. It
 // skips packages whose names end in test, but no driver may import them.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
-	imports := 0
-	for _, dir := range packages(t) {
-		if !strings.HasPrefix(dir, "contrib/") || strings.HasPrefix(dir, "contrib/cmd/") || strings.HasSuffix(dir, "test") {
+	const module = "github.com/dlock-go/dlock/"
+	checked := 0
+	for _, i := range importsOf(t, module+"contrib/...") {
+		to, ours := strings.CutPrefix(i.to, module)
+		if !ours || strings.HasPrefix(i.from, module+"contrib/cmd/") || strings.HasSuffix(i.from, "test") {
 			continue
 		}
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		require.NoError(t, err)
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-			require.NoError(t, err)
-			for _, spec := range file.Imports {
-				imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "github.com/dlock-go/dlock/")
-				if !ours {
-					continue
-				}
-				imports++
-				assert.False(t, strings.Contains("/"+imported+"/", "/internal/") && !strings.HasPrefix(imported, "contrib/"),
-					"%s imports %s, which is internal to the root module", name, imported)
-				assert.False(t, strings.HasSuffix(imported, "test"), "%s imports %s, which is for tests", name, imported)
-			}
-		}
+		checked++
+		internal := strings.Contains("/"+to+"/", "/internal/") && !strings.HasPrefix(to, "contrib/")
+		assert.False(t, internal || strings.HasSuffix(to, "test"), "%s imports %s, which is internal or for tests", i.from, to)
 	}
-	require.Greater(t, imports, 20)
+	require.Greater(t, checked, 20)
 }
 
 // TestThePathsOfContributingExist checks the two tables of CONTRIBUTING.md that

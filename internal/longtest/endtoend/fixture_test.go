@@ -157,7 +157,6 @@ type contender struct {
 	done chan struct{}
 	lock *dlock.Lock // set before done is closed
 	err  error       // set before done is closed
-	at   time.Time   // when the call returned; set before done is closed
 
 	mu   sync.Mutex
 	node string              // the last node of the call
@@ -185,7 +184,6 @@ func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts .
 	go func() {
 		defer close(k.done)
 		k.lock, k.err = entering(m, mode)(ctx)
-		k.at = time.Now()
 	}()
 	w.Cleanup(func() {
 		cancel()
@@ -270,22 +268,4 @@ func release(l *dlock.Lock) error {
 		return nil
 	}
 	return err
-}
-
-type errs struct {
-	mu  sync.Mutex
-	all []error
-}
-
-func (e *errs) add(format string, args ...any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Errorf(format, args...))
-}
-
-func (e *errs) none(t testing.TB) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	require.NoError(t, errors.Join(e.all...))
 }
