@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/command"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // run executes the dlock command in this process, and returns its exit status
@@ -45,24 +48,18 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 			const name = "stock/order-1234567890"
 			open := func(host string) *dlock.Client {
 				c, err := dlock.Open(driver, dsn, dlock.WithHostname(host))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				t.Cleanup(func() { _ = c.Close() })
 				return c
 			}
 			tool := func(args ...string) string {
 				t.Helper()
 				status, out, errs := run(t, append(args, "-driver", driver, "-dsn", dsn)...)
-				if status != 0 {
-					t.Fatalf("%v: status %d: %s", args, status, errs)
-				}
+				require.Zero(t, status, "%v: %s", args, errs)
 				return out
 			}
 			lock, err := open("web1").RWMutex(name).Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			next := make(chan *dlock.Lock, 1)
 			other := open("web2").RWMutex(name)
 			go func() {
@@ -80,56 +77,33 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 				}
 			}
 			for deadline := time.Now().Add(time.Minute); len(queue.Contenders) < 2; {
-				if time.Now().After(deadline) {
-					t.Fatal("the waiter is not in the queue")
-				}
-				out := tool("queue", "-json", name)
-				if err := json.Unmarshal([]byte(out), &queue); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
+				require.True(t, time.Now().Before(deadline), "the waiter is not in the queue")
+				require.NoError(t, json.Unmarshal([]byte(tool("queue", "-json", name)), &queue))
 			}
 			first, second := queue.Contenders[0], queue.Contenders[1]
-			if first.State != "holds" || first.Mode != "exclusive" || first.Node != lock.Node() || first.Token != lock.Token() ||
-				first.Host != "web1" || first.PID == 0 || first.Program == "" || first.Session == "" || first.For < 0 || first.For > 3600 {
-				t.Errorf("holder: %+v", first)
-			}
-			if second.State != "waits" || second.Mode != "shared" || second.Host != "web2" || second.Session == first.Session {
-				t.Errorf("waiter: %+v", second)
-			}
-			if first.Left < 0 || first.Left > 10 || (first.Left == 0) != (driver == "zk") {
-				t.Errorf("the session of the holder has %v s left", first.Left)
-			}
-			shown := tool("queue", name)
-			if lines := strings.Split(shown, "\n"); len(lines) != 4 || len(lines[1]) > 100 || !slices.Equal(strings.Fields(lines[1])[:3], []string{"holds", "exclusive", "web1"}) {
-				t.Errorf("%s", shown)
-			}
-			t.Log("\n" + shown)
-			if out := tool("ls"); out != name+"\n" {
-				t.Errorf("ls: %s", out)
-			}
-			if out := tool("ls", "stock/order"); out != "" {
-				t.Errorf("ls of a prefix that ends within a segment: %s", out)
-			}
+			assert.Equal(t, []any{"holds", "exclusive", lock.Node(), lock.Token(), "web1"}, []any{first.State, first.Mode, first.Node, first.Token, first.Host})
+			assert.NotZero(t, first.PID)
+			assert.NotEmpty(t, first.Program)
+			assert.NotEmpty(t, first.Session)
+			assert.True(t, first.For >= 0 && first.For <= 3600, first.For)
+			assert.Equal(t, []string{"waits", "shared", "web2"}, []string{second.State, second.Mode, second.Host})
+			assert.NotEqual(t, first.Session, second.Session)
+			assert.True(t, first.Left >= 0 && first.Left <= 10 && (first.Left == 0) == (driver == "zk"), first.Left)
+			lines := strings.Split(tool("queue", name), "\n")
+			require.Len(t, lines, 4)
+			assert.Equal(t, []string{"holds", "exclusive", "web1"}, strings.Fields(lines[1])[:3])
+			assert.Equal(t, name+"\n", tool("ls"))
+			assert.Empty(t, tool("ls", "stock/order"), "a prefix that ends within a segment")
 
-			if out := tool("release", "-yes", name, lock.Node()); !strings.HasSuffix(out, "\nremoved\n") {
-				t.Errorf("release: %s", out)
-			}
+			assert.Regexp(t, "\nremoved\n$", tool("release", "-yes", name, lock.Node()))
 			got := <-next
-			select {
-			case <-lock.Lost():
-			case <-time.After(time.Minute):
-				t.Error("the holder has not learned that its lock was released")
-			}
-			if got.Err() != nil || got.Token() <= lock.Token() {
-				t.Errorf("the next holder: %v, %v", got, got.Err())
-			}
+			testenv.Receive(t, lock.Lost(), "the holder learns that its lock was released")
+			require.NoError(t, got.Err())
+			assert.Greater(t, got.Token(), lock.Token())
 			status, _, errs := run(t, "release", "-yes", name, lock.Node(), "-driver", driver, "-dsn", dsn)
-			if status != 1 || !strings.Contains(errs, "not removed") {
-				t.Errorf("release of a node that is gone: status %d: %s", status, errs)
-			}
-			if err := got.Unlock(); err != nil {
-				t.Error(err)
-			}
+			assert.Equal(t, 1, status)
+			assert.Contains(t, errs, "not removed", "a node that is gone")
+			require.NoError(t, got.Unlock())
 		})
 	}
 }
@@ -139,9 +113,7 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	unchanged(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, address := range []string{"127.0.0.1:1", silent.Addr().String()} {
 		for driver, format := range map[string]string{
@@ -153,9 +125,10 @@ func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 				dsn := fmt.Sprintf(format, address)
 				for _, args := range [][]string{{"queue", "q"}, {"ls"}, {"release", "-yes", "q", "web1-W-0000000001"}} {
 					status, out, errs := run(t, append(args, "-timeout", "500ms", "-driver", driver, "-dsn", dsn)...)
-					if status != 1 || out != "" || !strings.Contains(errs, address) || strings.Contains(errs, "geheim") {
-						t.Errorf("%v: status %d: %s%s", args, status, out, errs)
-					}
+					assert.Equal(t, 1, status, args)
+					assert.Empty(t, out)
+					assert.Contains(t, errs, address)
+					assert.NotContains(t, errs, "geheim")
 				}
 			})
 		}

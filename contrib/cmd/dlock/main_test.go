@@ -3,15 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/command"
@@ -61,25 +61,18 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			open := stores[name]
-			if open == nil {
-				t.Fatal("the table of this test has no store for this driver")
-			}
+			require.NotNil(t, open, "the table of this test has no store for this driver")
 			dsn := open(t)
 			out, err := program(t, "run", "-driver", name, "-dsn", dsn, "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK, $DLOCK_TOKEN"; exit 3`)
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !regexp.MustCompile(`(?m)^backup, [1-9]\d*\n$`).Match(out) {
-				t.Errorf("dlock run: %v: %s", err, out)
-			}
+			assert.EqualError(t, err, "exit status 3")
+			assert.Regexp(t, `(?m)^backup, [1-9]\d*\n$`, string(out))
 			out, err = program(t, "demo", "-driver", name, "-dsn", dsn, "-hold", "20ms")
 			t.Logf("%s", out)
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			for _, line := range []string{
 				`.* worker-01 +starts    as process \d+`, `.* worker-01 R  holds .*`, `.* worker-10 W  holds .*`, `VERDICT: OK`,
 			} {
-				if !regexp.MustCompile(`(?m)^` + line + `$`).Match(out) {
-					t.Errorf("the output has no line of the form %s", line)
-				}
+				assert.Regexp(t, `(?m)^`+line+`$`, string(out))
 			}
 			doctor(t, name, dsn)
 		})
@@ -109,22 +102,17 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 					out, err := program(t, args...)
 					t.Logf("%s", out)
 					if refused {
-						if err == nil || !strings.Contains(string(out), "dlock demo: -fault "+fault+": ") {
-							t.Error("the demo does not say why it cannot show this fault")
-						}
+						assert.Error(t, err)
+						assert.Contains(t, string(out), "dlock demo: -fault "+fault+": ")
 						return
 					}
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 					for _, line := range []string{
 						` .* REFUSED   0 \+ 1 = 1 with token \d+: the counter has seen token \d+`,
 						`  ok        late  .*`,
 						`VERDICT: OK`,
 					} {
-						if !regexp.MustCompile(`(?m)^` + line + `$`).Match(out) {
-							t.Errorf("the output has no line of the form %s", line)
-						}
+						assert.Regexp(t, `(?m)^`+line+`$`, string(out))
 					}
 				})
 			}
@@ -139,13 +127,9 @@ func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)
 	for _, line := range []string{"ok +began session", "(ok|warning) +the session timeout is", "ok +took and released a lock", "(ok|unknown|warning) +.* (nodes|sequences|more)$"} {
-		if !regexp.MustCompile(`(?m)^` + line).Match(out) {
-			t.Errorf("no line of the form %s", line)
-		}
+		assert.Regexp(t, `(?m)^`+line, string(out))
 	}
-	if strings.Contains(string(out), "problem ") {
-		t.Error("there is a problem")
-	}
+	assert.NotContains(t, string(out), "problem ")
 }
 
 func program(t *testing.T, args ...string) ([]byte, error) {
@@ -158,24 +142,16 @@ func program(t *testing.T, args ...string) ([]byte, error) {
 
 func TestTheProgramLinksNoTestFramework(t *testing.T) {
 	deps, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	linked := regexp.MustCompile(`(?m)^testing$|dlocktest|testenv|testify`)
-	if found := linked.FindAll(deps, -1); len(found) > 0 || !bytes.Contains(deps, []byte("dlock/internal/command")) {
-		t.Errorf("linked: %q", found)
-	}
+	require.NoError(t, err)
+	assert.Contains(t, string(deps), "dlock/internal/command")
+	assert.NotRegexp(t, `(?m)^testing$|dlocktest|testenv|testify`, string(deps))
 }
 
 func TestTheHelpNamesEveryDriver(t *testing.T) {
 	var out bytes.Buffer
-	if status := command.Run(t.Context(), []string{"demo", "-h"}, &out, &out); status != 0 {
-		t.Fatal(out.String())
-	}
+	require.Zero(t, command.Run(t.Context(), []string{"demo", "-h"}, &out, &out))
 	for _, driver := range dlock.Drivers() {
-		if !strings.Contains(out.String(), "\n  "+driver+" ") {
-			t.Errorf("the help does not name the driver %s:\n%s", driver, &out)
-		}
+		assert.Contains(t, out.String(), "\n  "+driver+" ")
 	}
 }
 
@@ -194,12 +170,8 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 			args := []string{"demo", "-driver", driver, "-dsn", dsn, "-workers", "1", "-lock", "q"}
 			status := command.Run(ctx, args, &out, &out)
 			cancel()
-			if status == 0 && driver != "mem" && driver != "sqlite" {
-				t.Errorf("%s accepts %s: %s", driver, dsn, &out)
-			}
-			if strings.Contains(out.String(), "geheim") {
-				t.Errorf("%s, %s: %s", driver, dsn, &out)
-			}
+			assert.True(t, status != 0 || driver == "mem" || driver == "sqlite", "%s accepts %s", driver, dsn)
+			assert.NotContains(t, out.String(), "geheim", "%s, %s", driver, dsn)
 		}
 	}
 }
@@ -210,7 +182,7 @@ func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")
 	out, err := program(t, "demo", "-driver", "sqlite")
-	if err == nil || !strings.Contains(string(out), "alice:...@127.0.0.1") || strings.Contains(string(out), "geheim") {
-		t.Errorf("%s", out)
-	}
+	assert.Error(t, err)
+	assert.Contains(t, string(out), "alice:...@127.0.0.1")
+	assert.NotContains(t, string(out), "geheim")
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
@@ -57,13 +60,10 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 			before := content()
 			for _, args := range [][]string{{"ls"}, {"queue", "-json", "stock"}} {
 				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // the grace takes 10 s
-				if status != 0 || strings.Contains(out, "node") {
-					t.Errorf("%v: status %d: %s%s", args, status, out, errs)
-				}
+				assert.Zero(t, status, "%v: %s", args, errs)
+				assert.NotContains(t, out, "node")
 			}
-			if after := content(); after != before {
-				t.Errorf("%q is in the store, %q before", after, before)
-			}
+			assert.Equal(t, before, content())
 		})
 	}
 }
@@ -102,32 +102,22 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 			driver, _, _ := strings.Cut(name, " ")
 			dsn, change := open(t)
 			client, err := dlock.Open(driver, dsn, dlock.WithHostname("web1"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() { _ = client.Close() })
 			lock, err := client.RWMutex("stock").Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			dsn = change()
 			for _, looks := range []struct {
 				args []string
 				want string
 			}{{[]string{"ls"}, "stock\n"}, {[]string{"queue", "stock"}, lock.Node()}} {
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-					status, out, errs := run(t, append(looks.args, "-driver", driver, "-dsn", dsn)...)
-					if status == 0 && strings.Contains(out, looks.want) {
-						break
-					}
-					if time.Now().After(deadline) {
-						t.Fatalf("%v: status %d: %s%s", looks.args, status, out, errs)
-					}
-				}
+				require.Eventually(t, func() bool {
+					status, out, _ := run(t, append(looks.args, "-driver", driver, "-dsn", dsn)...)
+					return status == 0 && strings.Contains(out, looks.want)
+				}, time.Minute, 20*time.Millisecond, "%v", looks.args)
 			}
-			if status, _, errs := run(t, "release", "-yes", "-timeout", "1s", "stock", lock.Node(), "-driver", driver, "-dsn", dsn); status == 0 {
-				t.Errorf("released: %s", errs)
-			}
+			status, _, _ := run(t, "release", "-yes", "-timeout", "1s", "stock", lock.Node(), "-driver", driver, "-dsn", dsn)
+			assert.NotZero(t, status, "released")
 		})
 	}
 }

@@ -7,30 +7,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock/internal/mysqltest"
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
 // runIn runs dlock with its own home directory and without a configured store.
-func runIn(t *testing.T, home string, args ...string) (*exec.Cmd, []byte) {
+func runIn(t *testing.T, home string, args ...string) (status int, output string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), runProgram+"=yes", "HOME="+home, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "DLOCK_DRIVER=", "DLOCK_DSN=", "DLOCK_CONFIG=", "DLOCK_REQUIRE=")
 	out, _ := cmd.CombinedOutput()
-	return cmd, out
+	return cmd.ProcessState.ExitCode(), string(out)
 }
 
 func TestRunWithoutAStoreUsesAFileOfTheUser(t *testing.T) {
 	home := t.TempDir()
-	cmd, out := runIn(t, home, "run", "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK $DLOCK_TOKEN"; "$0" run -n -v backup -- echo wrong; echo $?; exit 5`, os.Args[0])
-	if got := string(out); cmd.ProcessState.ExitCode() != 5 || !strings.HasPrefix(got, "backup 1\n") || !strings.HasSuffix(got, "\n121\n") || strings.Contains(got, "wrong\n") {
-		t.Errorf("%v: %s", cmd.ProcessState, out)
-	}
+	status, out := runIn(t, home, "run", "backup", "--", "sh", "-c", `echo "$DLOCK_LOCK $DLOCK_TOKEN"; "$0" run -n -v backup -- echo wrong; echo $?; exit 5`, os.Args[0])
+	assert.Equal(t, 5, status)
+	assert.Regexp(t, `(?s)^backup 1\n.*\n121\n$`, out)
+	assert.NotContains(t, out, "wrong\n")
 	var found []string
 	_ = filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
 		if d.Name() == "locks.db" {
@@ -38,23 +40,34 @@ func TestRunWithoutAStoreUsesAFileOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if len(found) != 1 || !strings.Contains(string(out), "dlock run: the store is sqlite "+found[0]+"\n") {
-		t.Errorf("files: %q: %s", found, out)
-	}
+	require.Len(t, found, 1)
+	assert.Contains(t, out, "dlock run: the store is sqlite "+found[0]+"\n")
 }
 
 func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
-	if cmd, out := runIn(t, t.TempDir(), "run", "-dsn", path, "l", "--", "true"); !cmd.ProcessState.Success() {
-		t.Errorf("%s", out)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
-	cmd, out := runIn(t, t.TempDir(), "run", "-dsn", filepath.Join(t.TempDir(), "missing", "locks.db"), "l", "--", "true")
-	if cmd.ProcessState.ExitCode() != 122 || !strings.Contains(string(out), "not run") {
-		t.Errorf("%v: %s", cmd.ProcessState, out)
-	}
+	status, out := runIn(t, t.TempDir(), "run", "-dsn", path, "l", "--", "true")
+	assert.Zero(t, status, out)
+	assert.FileExists(t, path)
+	status, out = runIn(t, t.TempDir(), "run", "-dsn", filepath.Join(t.TempDir(), "missing", "locks.db"), "l", "--", "true")
+	assert.Equal(t, 122, status)
+	assert.Contains(t, out, "not run")
+}
+
+// startThenKill starts dlock, waits until its command has created the file, and
+// kills dlock a moment later.
+func startThenKill(t *testing.T, file string, args ...string) {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), runProgram+"=yes")
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return exists(file) }, time.Minute, 10*time.Millisecond)
+	time.AfterFunc(100*time.Millisecond, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { _ = cmd.Wait() })
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // SQLite frees a lock as soon as its process is killed. To keep the lock until
@@ -62,75 +75,44 @@ func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 // survives when dlock is killed.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
+	ready, marker := filepath.Join(dir, "ready"), "DLOCK_TEST_TREE="+dir
 	args := []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "l", "--"}
-	marker := "DLOCK_TEST_TREE=" + dir
-	first := exec.Command(os.Args[0], append(args, "env", marker, "sh", "-c", `trap "" TERM; touch "$0"; while :; do sleep 1; done`, filepath.Join(dir, "ready"))...)
-	first.Env = append(os.Environ(), runProgram+"=yes")
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	next := exec.Command(os.Args[0], append(args, "sh", "-c", `grep -qsz "^`+marker+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)...)
-	next.Env = first.Env
-	time.AfterFunc(100*time.Millisecond, func() { _ = first.Process.Kill() })
-	out, err := next.CombinedOutput()
-	if err != nil || string(out) != "alone\n" {
-		t.Errorf("%v: %s", err, out)
-	}
-	_ = first.Wait()
+	startThenKill(t, ready, append(args, "env", marker, "sh", "-c", `trap "" TERM; touch "$0"; while :; do sleep 1; done`, ready)...)
+	_, out := runIn(t, dir, append(args, "sh", "-c", `grep -qsz "^`+marker+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)...)
+	assert.Equal(t, "alone\n", out)
 }
 
 func TestOncePerRunsACommandOnce(t *testing.T) {
 	home := t.TempDir()
-	once := func(flags ...string) (string, int) {
-		cmd, out := runIn(t, home, append([]string{"run", "-once-per", "1h"}, flags...)...)
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	if out, status := once("job", "--", "sh", "-c", "echo failed; exit 3"); status != 3 || out != "failed\n" {
-		t.Errorf("status %d: %s", status, out)
-	}
-	if out, status := once("job", "--", "echo", "ran"); status != 0 || out != "ran\n" {
-		t.Errorf("status %d after a run that failed: %s", status, out)
-	}
-	if out, status := once("job", "--", "echo", "again"); status != 0 || out != "" {
-		t.Errorf("status %d after a run: %s", status, out)
-	}
-	if out, status := once("-v", "job", "--", "echo", "again"); status != 0 || !strings.Contains(out, "\ndlock run: not run: job has run for ") {
-		t.Errorf("status %d after a run, with -v: %s", status, out)
-	}
-	if out, status := once("-n", "job", "--", "true"); status != 2 || !strings.Contains(out, "leave out -n") {
-		t.Errorf("status %d with -n: %s", status, out)
+	for _, c := range []struct {
+		args   []string
+		status int
+		out    string
+	}{
+		{[]string{"job", "--", "sh", "-c", "echo failed; exit 3"}, 3, "^failed\n$"},
+		{[]string{"job", "--", "echo", "ran"}, 0, "^ran\n$"},
+		{[]string{"job", "--", "echo", "again"}, 0, "^$"},
+		{[]string{"-v", "job", "--", "echo", "again"}, 0, "\ndlock run: not run: job has run for "},
+		{[]string{"-n", "job", "--", "true"}, 2, "leave out -n"},
+	} {
+		status, out := runIn(t, home, append([]string{"run", "-once-per", "1h"}, c.args...)...)
+		assert.Equal(t, c.status, status, "%v", c.args)
+		assert.Regexp(t, c.out, out, "%v", c.args)
 	}
 }
 
 func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
 	dir := t.TempDir()
+	ready := filepath.Join(dir, "ready")
 	args := func(script string) []string {
-		return []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "-once-per", "1h", "job", "--", "sh", "-c", script, filepath.Join(dir, "ready")}
+		return []string{"run", "-dsn", filepath.Join(dir, "locks.db"), "-once-per", "1h", "job", "--", "sh", "-c", script, ready}
 	}
-	first := exec.Command(os.Args[0], args(`touch "$0"; sleep 600`)...)
-	first.Env = append(os.Environ(), runProgram+"=yes")
-	if err := first.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.AfterFunc(100*time.Millisecond, func() { _ = first.Process.Kill() })
+	startThenKill(t, ready, args(`touch "$0"; sleep 600`)...)
 	for _, want := range []string{"ran\n", ""} {
-		if cmd, out := runIn(t, dir, args("echo ran")...); string(out) != want || !cmd.ProcessState.Success() {
-			t.Errorf("%v: %q, expected %q", cmd.ProcessState, out, want)
-		}
+		status, out := runIn(t, dir, args("echo ran")...)
+		assert.Zero(t, status)
+		assert.Equal(t, want, out)
 	}
-	_ = first.Wait()
 }
 
 // A server that has restarted grants nobody the lock for a while. So the command
@@ -151,19 +133,16 @@ func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 			dsn, restart := open()
 			ready := filepath.Join(t.TempDir(), "ready")
 			go func() {
-				for {
-					if _, err := os.Stat(ready); err == nil || t.Context().Err() != nil {
-						restart()
-						return
-					}
+				for !exists(ready) && t.Context().Err() == nil {
 					time.Sleep(10 * time.Millisecond)
 				}
+				restart()
 			}()
-			cmd, out := runIn(t, t.TempDir(), "run", "-driver", driver, "-dsn", dsn, "l", "--", "sh", "-c",
+			status, out := runIn(t, t.TempDir(), "run", "-driver", driver, "-dsn", dsn, "l", "--", "sh", "-c",
 				`trap 'echo ended; exit' TERM; touch "$0"; while :; do sleep 0.05; done`, ready)
-			if cmd.ProcessState.ExitCode() != 123 || !strings.Contains(string(out), "\nended\n") || !strings.Contains(string(out), "may have lost data") {
-				t.Errorf("%v: %s", cmd.ProcessState, out)
-			}
+			assert.Equal(t, 123, status)
+			assert.Contains(t, out, "\nended\n")
+			assert.Contains(t, out, "may have lost data")
 		})
 	}
 }
@@ -173,7 +152,5 @@ func TestAStoreThatIsPausedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	dsn := "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=6s"
 	_, out := runIn(t, t.TempDir(), "run", "-driver", "redis", "-dsn", dsn, "l", "--", "true")
-	if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "no lock is granted until") {
-		t.Errorf("%s", out)
-	}
+	assert.Regexp(t, `^[^\n]*no lock is granted until[^\n]*\n$`, out)
 }
