@@ -14,12 +14,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 // treeVariable is set in the environment of a job's command and of all
@@ -168,15 +168,16 @@ func requireContenders(t *testing.T, dsn string, n int) {
 // free during the test, it was released.
 func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
 
-// shortStore returns a store with a session timeout of 5 s, in two forms.
-// removable refers to the store by a symbolic link, which a test can remove to
-// cut off a client.
-func shortStore(t *testing.T) (dsn, removable string) {
+// newStore returns a store in two forms. removable refers to it by a symbolic
+// link, which a test can remove to cut off a client.
+func newStore(t *testing.T, timeout string) (dsn, removable string) {
 	dir := t.TempDir()
 	removable = filepath.Join(t.TempDir(), "store")
 	require.NoError(t, os.Symlink(dir, removable))
-	return dir + "?session_timeout=5s", removable + "?session_timeout=5s"
+	return dir + "?session_timeout=" + timeout, removable + "?session_timeout=" + timeout
 }
+
+func shortStore(t *testing.T) (dsn, removable string) { return newStore(t, "5s") }
 
 func cutOff(t *testing.T, removable string) {
 	path, _, _ := strings.Cut(removable, "?")
@@ -339,26 +340,10 @@ func TestEachSignalReachesTheCommandOnce(t *testing.T) {
 	assert.Equal(t, "TERM\n", j.ends(t, 3))
 }
 
-// openTerminal opens a pseudo-terminal and returns both ends.
-func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { keyboard.Close() })
-	var number, locked int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&locked)))
-	require.Zero(t, errno)
-	_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number)))
-	require.Zero(t, errno)
-	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { terminal.Close() })
-	return keyboard, terminal
-}
-
 func TestACommandReadsTheTerminalAndGetsItsInterruptOnce(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
-	keyboard, terminal := openTerminal(t)
+	keyboard, terminal := testenv.OpenTerminal(t)
 	j := newJob(t, dsn, `trap 'trap "echo again" INT; echo INT; read line </dev/tty; echo "read $line"; exit 8' INT; echo ready; while :; do sleep 600 & wait; done`)
 	j.Stdin = terminal
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -373,7 +358,7 @@ func TestACommandReadsTheTerminalAndGetsItsInterruptOnce(t *testing.T) {
 
 	runJob(t, dsn, "echo ready; exec sleep 600")
 	waiter := newJob(t, dsn, "echo wrong")
-	keyboard, waiter.Stdin = openTerminal(t)
+	keyboard, waiter.Stdin = testenv.OpenTerminal(t)
 	waiter.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, waiter.Start())
 	requireContenders(t, dsn, 2)
@@ -388,7 +373,7 @@ func TestIfATerminalIsThereAKilledDlockStillTakesAllWithIt(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
 	j := newJob(t, dsn, stubbornForever)
-	_, j.Stdin = openTerminal(t)
+	_, j.Stdin = testenv.OpenTerminal(t)
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	j.start(t)
 	j.reads(t, "ready")
@@ -413,46 +398,38 @@ func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
 	assert.Zero(t, ignored&(1<<(syscall.SIGPIPE-1)))
 }
 
-func TestIfDlockIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
+func TestNothingOfACommandOutlivesALockThatIsLost(t *testing.T) {
 	t.Parallel()
-	dsn := longStore(t)
-	j := runJob(t, dsn, stubbornForever)
-	require.GreaterOrEqual(t, len(j.tree()), 4)
-	next := j.startNext(t, dsn)
-	requireContenders(t, dsn, 2)
-	require.NoError(t, j.Process.Kill())
-	assert.Equal(t, "alone\n", next.ends(t, 0))
-	j.requireNone(t)
-}
-
-func TestIfTheHolderProcessIsKilledNothingOfItsCommandOutlivesTheLock(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for a session to time out")
+	signalHolder := func(sent syscall.Signal) func(*testing.T, *job, string) {
+		return func(t *testing.T, j *job, _ string) { require.NoError(t, syscall.Kill(j.holderProcess(t), sent)) }
 	}
-	dsn, _ := shortStore(t)
-	j := runJob(t, dsn, stubbornForever)
-	next := j.startNext(t, dsn)
-	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(j.holderProcess(t), syscall.SIGKILL))
-	j.ends(t, 123)
-	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it has ended: signal: killed")
-	assert.Empty(t, j.tree())
-	assert.Equal(t, "alone\n", next.ends(t, 0))
-}
-
-func TestIfTheHolderProcessIsStoppedNothingOfItsCommandOutlivesTheLock(t *testing.T) {
-	t.Parallel()
-	dsn, _ := shortStore(t)
-	j := runJob(t, dsn, stubbornForever)
-	next := j.startNext(t, dsn)
-	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(j.holderProcess(t), syscall.SIGSTOP))
-	j.ends(t, 123)
-	assert.Contains(t, j.stderr.String(), "lost the lock: the process that holds it did not answer")
-	assert.Empty(t, j.tree())
-	j.requireNone(t)
-	assert.Equal(t, "alone\n", next.ends(t, 0))
+	for name, c := range map[string]struct {
+		timeout string // of the session
+		strike  func(t *testing.T, j *job, removable string)
+		says    string
+	}{
+		"dlock is killed":       {"10m", func(t *testing.T, j *job, _ string) { require.NoError(t, j.Process.Kill()) }, ""},
+		"its holder is killed":  {"5s", signalHolder(syscall.SIGKILL), "lost the lock: the process that holds it has ended: signal: killed"},
+		"its holder is stopped": {"5s", signalHolder(syscall.SIGSTOP), "lost the lock: the process that holds it did not answer"},
+		"the store is cut off":  {"5s", func(t *testing.T, _ *job, removable string) { cutOff(t, removable) }, ": ending the command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, removable := newStore(t, c.timeout)
+			j := runJob(t, removable, stubbornForever)
+			require.GreaterOrEqual(t, len(j.tree()), 4)
+			next := j.startNext(t, dsn)
+			requireContenders(t, dsn, 2)
+			c.strike(t, j, removable)
+			if c.says != "" {
+				j.ends(t, 123)
+				assert.Contains(t, j.stderr.String(), c.says)
+				assert.Empty(t, j.tree())
+			}
+			assert.Equal(t, "alone\n", next.ends(t, 0))
+			j.requireNone(t)
+		})
+	}
 }
 
 func TestIfTheHolderProcessIsKilledWhileItWaitsNothingRuns(t *testing.T) {
@@ -487,35 +464,20 @@ func TestAStoppedDlockKeepsItsLock(t *testing.T) {
 	j.ends(t, 7)
 }
 
-func TestALostLockEndsTheCommandBeforeAnotherGetsIt(t *testing.T) {
+func TestALostLockEndsTheCommandBySIGTERM(t *testing.T) {
 	t.Parallel()
-	t.Run("by SIGTERM", func(t *testing.T) {
-		t.Parallel()
-		if testing.Short() {
-			t.Skip("waits for a session to time out")
-		}
-		dsn, removable := shortStore(t)
-		j := runJob(t, removable, `trap "echo asked; exit 5" TERM; echo ready; while :; do sleep 600 & wait; done`)
-		next := j.startNext(t, dsn)
-		requireContenders(t, dsn, 2)
-		cutOff(t, removable)
-		assert.Equal(t, "asked\n", j.ends(t, 123))
-		assert.Contains(t, j.stderr.String(), "the lease ran out")
-		assert.Contains(t, j.stderr.String(), ": ending the command")
-		assert.Equal(t, "alone\n", next.ends(t, 0))
-	})
-	t.Run("by SIGKILL", func(t *testing.T) {
-		t.Parallel()
-		dsn, removable := shortStore(t)
-		j := runJob(t, removable, stubbornForever)
-		next := j.startNext(t, dsn)
-		requireContenders(t, dsn, 2)
-		cutOff(t, removable)
-		j.ends(t, 123)
-		assert.Contains(t, j.stderr.String(), ": ending the command")
-		assert.Empty(t, j.tree())
-		assert.Equal(t, "alone\n", next.ends(t, 0))
-	})
+	if testing.Short() {
+		t.Skip("waits for a session to time out")
+	}
+	dsn, removable := shortStore(t)
+	j := runJob(t, removable, `trap "echo asked; exit 5" TERM; echo ready; while :; do sleep 600 & wait; done`)
+	next := j.startNext(t, dsn)
+	requireContenders(t, dsn, 2)
+	cutOff(t, removable)
+	assert.Equal(t, "asked\n", j.ends(t, 123))
+	assert.Contains(t, j.stderr.String(), "the lease ran out")
+	assert.Contains(t, j.stderr.String(), ": ending the command")
+	assert.Equal(t, "alone\n", next.ends(t, 0))
 }
 
 func TestADlockThatIsKilledInTheGraceLeavesNothing(t *testing.T) {

@@ -2,43 +2,17 @@ package command
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/memdriver"
 )
-
-// openTerminal opens a pseudoterminal and returns both of its ends: the one at
-// which a person would type, and the one that the program uses.
-func openTerminal(t *testing.T) (person, program *os.File) {
-	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = person.Close() })
-	control := func(request uintptr, value *int32) {
-		raw, err := person.SyscallConn()
-		require.NoError(t, err)
-		require.NoError(t, raw.Control(func(fd uintptr) {
-			_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(value)))
-			require.Zero(t, errno)
-		}))
-	}
-	var unlocked, number int32
-	control(syscall.TIOCSPTLCK, &unlocked)
-	control(syscall.TIOCGPTN, &number)
-	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = program.Close() })
-	return person, program
-}
 
 func TestReleaseAsksOnATerminal(t *testing.T) {
 	t.Setenv("DLOCK_DRIVER", "shared")
@@ -46,7 +20,7 @@ func TestReleaseAsksOnATerminal(t *testing.T) {
 	store := memdriver.New()
 	shared = store
 	for _, answer := range []string{"\n", "n\n", "nay\n", "\x04", "y\n", "YES\n"} {
-		person, program := openTerminal(t)
+		person, program := testenv.OpenTerminal(t)
 		before := os.Stdin
 		os.Stdin = program
 		lock := held(t, client(t, store, "web1"), "q")

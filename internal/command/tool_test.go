@@ -230,23 +230,6 @@ func TestLsListsLocks(t *testing.T) {
 	})
 }
 
-func TestReleaseTakesTheLockFromItsHolder(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memdriver.Store) {
-		lock := held(t, client(t, store, "web1"), "q")
-		status, out, errs := runTool(t, "release", "q", lock.Node(), "-yes")
-		require.Zero(t, status, errs)
-		assert.Contains(t, out, lock.Node())
-		assert.True(t, strings.HasSuffix(out, "\nremoved\n"), out)
-		<-lock.Lost()
-		require.ErrorIs(t, lock.Unlock(), dlock.ErrLost)
-
-		status, out, errs = runTool(t, "release", "q", lock.Node(), "-yes")
-		assert.Equal(t, failedStatus, status)
-		assert.Empty(t, out)
-		assert.Equal(t, "dlock release: not removed: no contender of q has the node web1-W-0000000000: see dlock queue\n", errs)
-	})
-}
-
 func TestReleaseWithoutATerminalNeedsYes(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memdriver.Store) {
 		lock := held(t, client(t, store, "web1"), "q")
