@@ -332,9 +332,9 @@ func TestAWaiterThatIsKilledLeavesNothingInTheQueue(t *testing.T) {
 func TestEachSignalReachesTheCommandOnce(t *testing.T) {
 	t.Parallel()
 	j := runJob(t, longStore(t), `for s in HUP INT QUIT USR1 USR2; do trap "echo $s" $s; done; trap "echo TERM; exit 3" TERM; echo ready; while :; do sleep 600 & wait; done`)
-	for _, sent := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for name, sent := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2} {
 		require.NoError(t, j.Process.Signal(sent))
-		j.reads(t, map[syscall.Signal]string{syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2"}[sent])
+		j.reads(t, name)
 	}
 	require.NoError(t, j.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, "TERM\n", j.ends(t, 3))

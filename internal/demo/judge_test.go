@@ -90,23 +90,17 @@ func TestAVerdictNamesTheRuleThatWasBroken(t *testing.T) {
 	}
 }
 
-func TestAReaderMayPassAReader(t *testing.T) {
-	v := judge(&run{settings: &settings{}, attempts: []*attempt{hold(dlock.Shared, 1, 0, 20, 30), hold(dlock.Shared, 2, 0, 10, 40)}}, false)
-	_, status := written(v)
-	assert.Equal(t, statusOK, status)
-}
-
-func TestSequencesOfDifferentEpochsAreNotCompared(t *testing.T) {
-	first, second := hold(dlock.Exclusive, 7, 0, 10, 20), hold(dlock.Exclusive, 0, 30, 40, 50)
-	second.Place.Epoch, second.Token = 0, 9 // a later epoch may have a smaller number
-	_, status := written(judge(&run{settings: &settings{}, attempts: []*attempt{first, second}}, false))
-	assert.Equal(t, statusOK, status)
-}
-
-func TestHoldsInOneInstantFollowEachOther(t *testing.T) {
-	second, first := hold(dlock.Exclusive, 2, 0, 10, 10), hold(dlock.Exclusive, 1, 0, 10, 10)
-	_, status := written(judge(&run{settings: &settings{}, attempts: []*attempt{second, first}}, false))
-	assert.Equal(t, statusOK, status)
+func TestNoRuleIsBrokenByHoldsThat(t *testing.T) {
+	later := hold(dlock.Exclusive, 0, 30, 40, 50)
+	later.Place.Epoch, later.Token = 0, 9 // a later epoch may have a smaller number
+	for name, attempts := range map[string][]*attempt{
+		"let a reader pass a reader":         {hold(dlock.Shared, 1, 0, 20, 30), hold(dlock.Shared, 2, 0, 10, 40)},
+		"have sequences of different epochs": {hold(dlock.Exclusive, 7, 0, 10, 20), later},
+		"follow each other in one instant":   {hold(dlock.Exclusive, 2, 0, 10, 10), hold(dlock.Exclusive, 1, 0, 10, 10)},
+	} {
+		_, status := written(judge(&run{settings: &settings{}, attempts: attempts}, false))
+		assert.Equal(t, statusOK, status, name)
+	}
 }
 
 func TestWithoutAGrantNothingIsChecked(t *testing.T) {
