@@ -14,6 +14,11 @@ import (
 // connection after two thirds of the session timeout.
 const shortSession = 3 * time.Second
 
+func create(conn *zk.Conn, path string) error {
+	_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	return err
+}
+
 // A follower that is cut off from the leader keeps answering reads from its own
 // copy of the data, which still has the nodes of expired sessions. Tests of
 // locks rely on that.
@@ -36,7 +41,11 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, held, "the follower does not know that the session has ended")
 
-	synced := async(func() error { _, err := other.Sync("/"); return err })
+	synced := make(chan error, 1)
+	go func() {
+		_, err := other.Sync("/")
+		synced <- err
+	}()
 	for until := time.Now().Add(time.Second); time.Now().Before(until); {
 		_, _, err = reader.Exists("/held")
 		require.NoError(t, err)
@@ -77,10 +86,10 @@ func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	t.Log("cut off, the leader steps down and the others elect another one")
 	first := e.Leader(t)
 	e.CutServer(first)
-	eventually(t, func() bool {
+	require.Eventually(t, func() bool {
 		mode := e.Servers[first].mode()
 		return mode != "leader" && !strings.HasPrefix(mode, noAnswer)
-	})
+	}, 30*time.Second, 5*time.Millisecond)
 	second := e.Leader(t)
 	require.NotEqual(t, first, second)
 	require.NotContains(t, []string{"leader", "follower"}, e.Servers[first].mode())
