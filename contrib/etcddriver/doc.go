@@ -1,5 +1,5 @@
-// Package etcddriver stores locks in etcd. It is tested with etcd 3.4. Import
-// the package for its side effect and open a client by its name:
+// Package etcddriver stores locks in etcd. It is tested with etcd 3.4 and
+// 3.7. Import the package for its side effect and open a client by its name:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/etcddriver"
 //

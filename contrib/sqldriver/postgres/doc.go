@@ -1,6 +1,6 @@
 // Package postgres keeps the queues of dlock in a PostgreSQL database, version
-// 14 or later. Its tests run on PostgreSQL 15. A blank import registers it for
-// dlock.Open:
+// 14 or later. Its tests run on PostgreSQL 15 and 18. A blank import registers it
+// for dlock.Open:
 //
 //	import _ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"
 //
