@@ -28,7 +28,8 @@ const (
 // take the lock in the other stores at the same time. So the Mutex is granted in
 // order of arrival, unless stores fail.
 //
-// A Mutex is safe for concurrent use. Don't change its fields after a call.
+// A Mutex is safe for concurrent use. Its fields must not be changed after the
+// first call.
 type Mutex struct {
 	// Name is the name of the lock in each store.
 	Name string

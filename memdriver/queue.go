@@ -60,7 +60,8 @@ func withName(name string) func(*node) bool {
 	return func(n *node) bool { return n.Name == name }
 }
 
-// within reports whether a name is prefix, or below it. All are below "".
+// within reports whether a queue name equals prefix or is below it. All names
+// are below the empty prefix.
 func within(name, prefix string) bool {
 	below, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || below == "" || below[0] == '/')

@@ -262,7 +262,8 @@ type request struct {
 	invalid error  // why the request must not be sent
 }
 
-// on returns a request on a queue, which is invalid if the name is, or by err.
+// on returns a request on a queue. It is not sent if the queue's name is bad, or if
+// the argument invalid is an error.
 func on(queue string, op faults.Op, name string, invalid error) request {
 	return request{op, queue, name, errors.Join(driver.CheckQueue(queue), invalid)}
 }

@@ -61,7 +61,8 @@ type followed struct {
 // own node might have been removed earlier. Tests change it.
 var farBehind = 16
 
-// farNodes are the keys to watch for a node far behind; zero for another.
+// farNodes are the keys to watch for a node that is far behind. The zero value is
+// for a node that is not.
 type farNodes struct {
 	keys []string
 	use  int64 // use of the queue by the Create, see followed

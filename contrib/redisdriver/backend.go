@@ -64,7 +64,8 @@ func micros(reply any) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// End implements [session.Store], on a new connection.
+// End implements [session.Store]. It uses a new connection, because those of
+// the session are closed.
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)

@@ -121,7 +121,8 @@ type line struct {
 	refused error
 }
 
-// begin returns the client for one request, which ctx interrupts until done.
+// begin returns the client for one request. If ctx ends before done is called,
+// the request is interrupted.
 func (x *line) begin(ctx context.Context) (client *redis.Client, done func(), err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -65,7 +65,8 @@ func isPlainWord(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// Duration stores a duration between least and most, for [Parameters].
+// Duration returns a function for [Parameters] that stores a duration between
+// least and most.
 func Duration(to *time.Duration, least, most time.Duration) func(value string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -77,7 +78,8 @@ func Duration(to *time.Duration, least, most time.Duration) func(value string) e
 	}
 }
 
-// Int stores an integer between least and most, for [Parameters].
+// Int returns a function for [Parameters] that stores an integer between least
+// and most.
 func Int[T int | int64](to *T, least, most T) func(value string) error {
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)

@@ -9,7 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Refused marks the error of a change that was not made and never will be.
+// Refused marks the error of a change that was not made and never will be. It
+// does not change the text.
 func Refused(err error) error { return refused{err} }
 
 type refused struct{ error }

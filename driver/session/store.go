@@ -46,7 +46,8 @@ type Store interface {
 	// those that reach the store later change nothing. It is repeated until it
 	// succeeds. A store that learns the outcome of each Create has nothing to do.
 	Cancel(ctx context.Context, creates []Change) error
-	// Look returns a Snapshot, of one instant, for each Query, in order.
+	// Look reads queues, each at one instant, and returns one Snapshot for each
+	// Query, in the same order.
 	Look(ctx context.Context, ask []Query) ([]Snapshot, error)
 }
 

@@ -205,7 +205,8 @@ func (h Host) Noticed(queue string, now Snapshot) {
 // Watched reports whether the queue has an open watch.
 func (h Host) Watched(queue string) bool { return h.s.watches.Has(queue) }
 
-// Look makes the session look at its queues, for notices that do not say what.
+// Look makes the session look at its queues at once. It is for notices that do
+// not say what has changed.
 func (h Host) Look() { h.s.looks.now(h.s.watches.Queues()...) }
 
 // Lost tells the session that notices may have been lost, and so it looks at its

@@ -58,7 +58,8 @@ func openRound(open library, p Plan) (_ *round, err error) {
 	return r, r.startContenders(open)
 }
 
-// openSession opens a session, even after an error for r.close to close.
+// openSession opens a session and adds it to r.sessions, even after an error,
+// so that r.close closes it.
 func (r *round) openSession(open library) (session, error) {
 	s, err := open(r.plan)
 	if s != nil {

@@ -58,7 +58,8 @@ func Version(sql string) int {
 
 var comment = regexp.MustCompile(`\s*--.*`)
 
-// CheckVersion returns an error unless the tables have the version needed.
+// CheckVersion returns an error unless the tables at where have the version
+// that the driver needs.
 func CheckVersion(where string, version, need int) error {
 	if version != need {
 		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d: they were made by another version of dlock. "+
