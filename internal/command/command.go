@@ -32,6 +32,8 @@ var commands = []command{
 	{"run", "run a command while it holds a lock", runMain, true},
 	{"queue", "show who holds a lock and who waits for it", queue, false},
 	{"ls", "list the locks that somebody holds or waits for", ls, false},
+	{"top", "show all locks at a glance, and again every two seconds", top, false},
+	{"serve", "show the same as a page for the browser", serve, false},
 	{"release", "take a lock from a holder that is stuck, or remove a waiter", release, false},
 	{"doctor", "check the store, and say what to do", doctor, false},
 	{"demo", "let workers contend for one lock, and check that it keeps its rules", demo.Main, false},

@@ -230,21 +230,12 @@ func table(contenders []dlock.Contender, now time.Time) string {
 	}
 	rows := [][]string{columns}
 	for _, c := range contenders {
-		since, ago, left, pid, token := "-", "-", "-", "-", "-"
+		since := "-"
 		if t := sinceOf(c); !t.IsZero() {
-			since, ago = moment(t, now), period(now.Sub(t))
+			since = moment(t, now)
 		}
-		if c.SessionLeft > 0 {
-			left = period(c.SessionLeft)
-		}
-		if c.Record.PID != 0 {
-			pid = fmt.Sprint(c.Record.PID)
-		}
-		if c.Token != 0 {
-			token = fmt.Sprint(c.Token)
-		}
-		rows = append(rows, []string{stateName(c), modeOf(c), short(c.Host, 20), pid,
-			short(c.Record.Program, 16), token, since, ago, left, cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
+		rows = append(rows, []string{stateName(c), modeOf(c), short(c.Host, 20), number(int64(c.Record.PID)),
+			short(c.Record.Program, 16), number(c.Token), since, age(c, now), left(c), cell(c.Node), short(c.Record.Data, 40)}[:len(columns)])
 	}
 	text := aligned(rows, 2)
 	tooLong := func(line string) bool { return utf8.RuneCountInString(line) > 100 }
@@ -252,6 +243,30 @@ func table(contenders []dlock.Contender, now time.Time) string {
 		text = aligned(rows, 1)
 	}
 	return text
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// age returns how long ago a contender joined its queue.
+func age(c dlock.Contender, now time.Time) string {
+	since := sinceOf(c)
+	if since.IsZero() {
+		return "-"
+	}
+	return period(now.Sub(since))
+}
+
+// left returns how long the store keeps a contender's session.
+func left(c dlock.Contender) string {
+	if c.SessionLeft <= 0 {
+		return "-"
+	}
+	return period(c.SessionLeft)
 }
 
 func aligned(rows [][]string, gap int) string {
