@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/zkdriver"
 )
@@ -684,4 +686,23 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, asked)
+}
+
+// TestThePagesOfStoresShowTheTimesOfALease checks the tables of session
+// timeouts. An outage is survived if the last heartbeat of the lease follows it.
+func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
+	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite"} {
+		rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (\S+) \| (\S+) \| (\S+) \|`).FindAllStringSubmatch(read(t, "docs/stores/"+store+".md"), -1)
+		require.Len(t, rows, 3)
+		for _, row := range rows {
+			timeout, err := time.ParseDuration(row[1])
+			require.NoError(t, err)
+			beat := timeout / 8 // see driver.Lease.Run
+			for i, want := range []time.Duration{driver.NewLease(timeout, 0).Term() - 2*beat, timeout, beat} {
+				got, err := time.ParseDuration(row[2+i])
+				require.NoError(t, err)
+				assert.Equal(t, want, got, "%s: %s", store, row[0])
+			}
+		}
+	}
 }

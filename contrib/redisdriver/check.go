@@ -33,7 +33,7 @@ func adviceOn(err error) string {
 	case replied(err, "ERR unknown command 'evalsha'"):
 		return "add master_name to the data source name if this is a Sentinel, or use the address of a server that has scripts"
 	case forbidden(err):
-		return "give the user the permissions that the package documentation of redisdriver lists under \"The scripts\" (ACL SETUSER)"
+		return "give the user the permissions that docs/stores/redis.md lists (ACL SETUSER)"
 	case replied(err, "READONLY"):
 		return "use the address of the master: this server is a replica, and its data may be old"
 	case replied(err, "OOM"):

@@ -51,7 +51,7 @@ func TestUsersAndTheirRights(t *testing.T) {
 	for _, login := range []string{":hunter2", "app:hunter3", "quiet:hunter3"} {
 		assert.NoError(t, lockOnce(t, "redis://"+login+"@"+server.Addr()), login)
 	}
-	const remedy = "the package documentation of redisdriver lists the permissions that the user needs"
+	const remedy = "docs/stores/redis.md lists the permissions that the user needs"
 	for login, want := range map[string]string{
 		"": "NOAUTH", ":hunter9": "WRONGPASS", "app:hunter9": "WRONGPASS",
 		"keys:hunter3": remedy, "commands:hunter3": remedy, "channels:hunter3": remedy, "scripts:hunter3": remedy,

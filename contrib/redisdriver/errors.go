@@ -72,7 +72,7 @@ func mark(err error) error {
 		return driver.ErrStale
 	case permanent(err):
 		if forbidden(err) {
-			return fmt.Errorf("%w; the package documentation of redisdriver lists the permissions that the user needs", err)
+			return fmt.Errorf("%w; docs/stores/redis.md lists the permissions that the user needs", err)
 		}
 		for part, what := range lacking {
 			if strings.Contains(err.Error(), part) {

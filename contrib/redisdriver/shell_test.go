@@ -29,7 +29,7 @@ type shell struct {
 // use the default namespace.
 func newShell(t *testing.T, options ...redistest.Option) *shell {
 	sh := &shell{t: t, server: redistest.Start(t, options...), dir: t.TempDir()}
-	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
+	for _, page := range []string{"contribute/other-languages.md", "stores/redis.md"} {
 		text, err := os.ReadFile("../../docs/" + page)
 		require.NoError(t, err)
 		sh.documents += string(text)

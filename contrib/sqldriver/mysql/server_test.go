@@ -625,9 +625,9 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 }
 
 func TestStatementsOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/operate/operating.md")
+	text, err := os.ReadFile("../../../docs/stores/mysql.md")
 	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(text), "### MySQL and MariaDB\n")
+	_, section, _ := strings.Cut(string(text), "\n## Look and free by hand\n")
 	blocks := strings.Split(section, "```")
 	statements := strings.TrimPrefix(blocks[1], "sql") + strings.TrimPrefix(blocks[3], "sql")
 	c := newCaseWith(t, "session_timeout=1h")

@@ -20,7 +20,7 @@ type documented struct {
 
 func newDocumented(t *testing.T) documented {
 	d := documented{caseStore: newCaseWith(t, "session_timeout=1h")}
-	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
+	for _, page := range []string{"contribute/other-languages.md", "stores/postgresql.md"} {
 		text, err := os.ReadFile("../../../docs/" + page)
 		require.NoError(t, err)
 		d.text += string(text)
@@ -156,7 +156,7 @@ func TestPsqlCancelsAnAppend(t *testing.T) {
 
 func TestTheTransactionThatKeepsADeadSessionIsShown(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/operate/operating.md")
+	page, err := os.ReadFile("../../../docs/stores/postgresql.md")
 	require.NoError(t, err)
 	_, statements, _ := strings.Cut(string(page), "SELECT DISTINCT pid, ")
 	show, end, _ := strings.Cut("SELECT DISTINCT pid, "+statements[:strings.Index(statements, "```")], "\nSELECT pg_terminate_backend")

@@ -26,7 +26,7 @@ const (
 
 // documentation returns these pages.
 func documentation(t *testing.T) (text string) {
-	for _, page := range []string{"contribute/other-languages.md", "operate/operating.md"} {
+	for _, page := range []string{"contribute/other-languages.md", "stores/sqlite.md"} {
 		b, err := os.ReadFile("../../../docs/" + page)
 		require.NoError(t, err)
 		text += string(b)
