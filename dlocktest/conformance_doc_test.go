@@ -12,31 +12,21 @@ import (
 	"testing"
 )
 
-const (
-	listsBegin = "<!-- lists: go test ./dlocktest -run TestEverySabotageIsSeen -->\n"
-	listsEnd   = "<!-- end of lists -->\n"
+// brokenDrivers lists the sabotages by rule, each with cases that catch it.
+const brokenDrivers = "testdata/broken-drivers.txt"
 
-	// tries is how often a listed case may run before the test reports that it
-	// misses the sabotage. Some cases depend on timing.
-	tries = 5
-)
+// tries is how often a listed case may run before the test reports that it
+// misses the sabotage. Some cases depend on timing.
+const tries = 5
 
 // TestEverySabotageIsSeen runs the kit on each broken driver, with the cases
-// that docs/contribute/conformance.md names for it. To find cases for an item,
+// that the file brokenDrivers names for it. To find cases for a sabotage,
 // delete those that it has.
 func TestEverySabotageIsSeen(t *testing.T) {
-	page, err := os.ReadFile("../docs/contribute/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, begun := strings.Cut(string(page), listsBegin)
-	listed, _, ended := strings.Cut(rest, listsEnd)
-	if !begun || !ended {
-		t.Fatal("docs/contribute/conformance.md has no place for the lists")
-	}
+	listed := read(t, brokenDrivers)
 	cases := parseLists(listed)
 	if want := lists(cases); listed != want {
-		t.Errorf("the lists of docs/contribute/conformance.md differ from the following:\n%s", want)
+		t.Errorf("%s should be:\n%s", brokenDrivers, want)
 	}
 	// The children mostly wait for sessions to time out.
 	slots, outs := make(chan struct{}, 16), make(map[string]chan string)
@@ -84,7 +74,7 @@ func wantCaught(t *testing.T, r rule, s sabotage, cases []string, out string) {
 		}
 	}
 	if len(cases) == 0 {
-		t.Errorf("the page names no case of %v that catches a driver that %s (%s); these failed: %v", r, s.does, s.where, slices.Sorted(maps.Keys(failed)))
+		t.Errorf("the file names no case of %v that catches a driver that %s (%s); these failed: %v", r, s.does, s.where, slices.Sorted(maps.Keys(failed)))
 	}
 	for _, text := range []string{r.String() + " broken: ", "why it matters: "} {
 		if !strings.Contains(out, text) {
@@ -106,38 +96,60 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// lists formats the cases that catch each broken driver as Markdown lists, one
-// per rule.
+// lists formats the cases that catch each broken driver, by rule.
 func lists(cases map[string][]string) string {
 	var b strings.Builder
 	last := ""
 	each(func(r rule, s sabotage) {
-		if heading := r.String(); heading != last {
-			fmt.Fprintf(&b, "\n### %s\n\n", strings.ToUpper(heading[:1])+heading[1:])
-			last = heading
+		if r.String() != last {
+			last = r.String()
+			fmt.Fprintf(&b, "\n%s\n\n", last)
 		}
-		fmt.Fprintf(&b, "- %s:\n", s.does)
+		fmt.Fprintf(&b, "%s:\n", s.does)
 		for _, name := range cases[s.does] {
-			fmt.Fprintf(&b, "  `%s`\n", name)
+			fmt.Fprintf(&b, "\t%s\n", name)
 		}
 	})
-	return b.String() + "\n"
+	return strings.TrimPrefix(b.String(), "\n")
 }
 
-var (
-	itemLines = regexp.MustCompile("(?m)^- (.+):\n((?:  `.+`\n)*)")
-	caseName  = regexp.MustCompile("`([^`]+)`")
-)
+var item = regexp.MustCompile(`(?m)^(.+):\n((?:\t.+\n)*)`)
 
 // parseLists is the inverse of lists.
 func parseLists(listed string) map[string][]string {
 	cases := make(map[string][]string)
-	for _, m := range itemLines.FindAllStringSubmatch(listed, -1) {
-		for _, c := range caseName.FindAllStringSubmatch(m[2], -1) {
-			cases[m[1]] = append(cases[m[1]], c[1])
-		}
+	for _, m := range item.FindAllStringSubmatch(listed, -1) {
+		cases[m[1]] = strings.Fields(m[2])
 	}
 	return cases
+}
+
+// TestThePageNamesSabotages checks the table of conformance.md: it has every
+// rule, in order, and each mistake in it is a sabotage of that rule.
+func TestThePageNamesSabotages(t *testing.T) {
+	rows := regexp.MustCompile(`(?m)^\| ([a-z].*) \| (.*) \|$`).FindAllStringSubmatch(read(t, "../docs/contribute/conformance.md"), -1)
+	if len(rows) != len(rules) {
+		t.Fatalf("the table has %d rows, and the kit %d rules", len(rows), len(rules))
+	}
+	for i, r := range rules {
+		if rows[i][1] != r.String() {
+			t.Errorf("row %d is %q, expected %q", i+1, rows[i][1], r)
+		}
+		for does := range strings.SplitSeq(rows[i][2], "; ") {
+			if !slices.ContainsFunc(sabotages[r.id()], func(s sabotage) bool { return s.does == does }) {
+				t.Errorf("%v: no sabotage %q", r, does)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // run runs cases of the kit against a broken driver in a child process and
