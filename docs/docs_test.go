@@ -502,7 +502,6 @@ func TestReliabilityCountsTheFaults(t *testing.T) {
 	drivers := strings.Count(read(t, "dlocktest/testdata/broken-drivers.txt"), ":\n")
 	for _, words := range []string{
 		fmt.Sprintf("| %d broken drivers |", drivers),
-		fmt.Sprintf("is tested with %d drivers,", drivers),
 		fmt.Sprintf("holds %d faults,", len(patches)),
 		fmt.Sprintf("The simulation detects %d of them", seen),
 		fmt.Sprintf("other %d, faults", len(patches)-seen),
