@@ -27,8 +27,9 @@ func publish(docs string) error {
 		found, err := load(docs, s.name)
 		switch {
 		case err == nil:
+			found.Results = onPage(found.Results)
 			part = fmt.Sprintf("\nMeasured on %s in %d rounds.\n\n%s\n",
-				found.Date.Format("2 January 2006"), found.Rounds, found.overview(competitors()))
+				found.Date.Format("2 January 2006"), found.Rounds, found.overview(competitors(), "dlock-list", "curator-rw", "kazoo"))
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
@@ -37,6 +38,22 @@ func publish(docs string) error {
 		}
 	}
 	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+// onPage returns the results for the tables of the page. It leaves out workloads
+// that say little that is new, and shows Curator's other lock with readers.
+func onPage(all []result) (shown []result) {
+	for _, x := range all {
+		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "processes"}, x.Workload) {
+			continue
+		}
+		shown = append(shown, x)
+		if x.Lock == "curator-rw" && x.Workload == "readers" {
+			x.Lock = "curator"
+			shown = append(shown, x)
+		}
+	}
+	return shown
 }
 
 func fill(page, name, text string) (string, error) {
@@ -59,12 +76,13 @@ func (r *run) text() string {
 }
 
 // overview returns a table with a row for each workload and a column for each
-// of the given competitors that was measured.
-func (r *results) overview(all []competitor) string {
+// of the given competitors that was measured and is not hidden.
+func (r *results) overview(all []competitor, hidden ...string) string {
 	taking := filter(all, func(c competitor) bool {
 		return slices.ContainsFunc(r.Results, func(x result) bool { return x.Lock == c.name && len(x.Figures) > 0 })
 	})
-	header := slices.Concat([]string{"Workload"}, mapped(taking, func(c competitor) string { return c.label }), []string{"dlock's speed, best peer = 1"})
+	columns := filter(taking, func(c competitor) bool { return !slices.Contains(hidden, c.name) })
+	header := slices.Concat([]string{"Workload"}, mapped(columns, func(c competitor) string { return c.label }), []string{"dlock's speed, best peer = 1"})
 	var rows [][]string
 	for _, w := range workloads() {
 		measured := map[string]result{}
@@ -74,7 +92,7 @@ func (r *results) overview(all []competitor) string {
 			}
 		}
 		if len(measured) > 0 {
-			cells := mapped(taking, func(c competitor) string { return measured[c.name].cell(w) })
+			cells := mapped(columns, func(c competitor) string { return measured[c.name].cell(w) })
 			rows = append(rows, slices.Concat([]string{w.title}, cells, []string{spread(againstBest(taking, measured))}))
 		}
 	}
