@@ -26,37 +26,27 @@
 //	}
 //
 // Only [Config.New] is required. Each of the other hooks injects one kind of
-// fault. Cases that need a missing hook are skipped with a message such as
-//
-//	rule 8 not checked: Config.CutOff is nil
-//
-// At its end Run logs a summary by rule that names these hooks again (shown by
-// go test -v). With [Config.Complete] a missing hook is a failure. Set it once
-// all hooks are there. Some cases need an [Ability] that a driver may lack.
-// They are then reported as not applicable, which is a failure only if
-// [Config.Abilities] names the ability.
+// fault. Cases that need a missing hook are skipped, and Run logs a summary at
+// its end (shown by go test -v). With [Config.Complete] a missing hook is a
+// failure. Some cases need an [Ability] that a driver may lack, which is a
+// failure only if [Config.Abilities] names it.
 //
 // Every case is a subtest of its rule, so that it can be run alone:
 //
 //	go test -run 'TestConformance/rule06/watch-of-a-node-deleted-before-arming'
 //
 // A failure names the rule, what the driver did, what was expected, and how the
-// fault would harm a lock. The subtests under "read", "walk", "remove",
-// "value", "describe" and "check" check methods that no rule covers, and those
-// under "locks" check the read-write locks that applications use. If a hook
-// calls t.Fatal or t.Error, or is seen to have no effect, Run reports the hook
-// and not a broken rule.
+// fault would harm a lock. If a hook calls t.Fatal or t.Error, or is seen to
+// have no effect, Run reports the hook and not a broken rule.
 //
 // Use go test -failfast while a driver is broken, and begin with the first rule
-// that is reported as broken. Otherwise the test takes long, because one
-// mistake breaks many cases, and a broken case may wait for its time limit.
+// that is reported as broken. One mistake breaks many cases, and a broken case
+// may wait for its time limit.
 //
 // Run the kit with the race detector, and more than once, because many rules
 // are about concurrent calls. The kit runs in real time, one case after the
-// other unless [Config.Parallel] is set. Its time limits are generous, to allow
-// for slow stores and busy machines. A case that fails and has lost a session
-// that it did not end itself is run again. A driver that hangs fails its case,
-// with the stacks of all goroutines.
+// other unless [Config.Parallel] is set. A case that fails and has lost a
+// session that it did not end itself is run again.
 //
 // # Test proxies
 //
@@ -66,7 +56,6 @@
 // connections through it. See [Config.CutOff] for what may become of bytes in
 // flight.
 //
-// Package [github.com/dlock-go/dlock/driver/faults] has a connector that wraps
-// the connector of any driver and injects faults between a client and its
-// store. It is for tests of drivers and of applications.
+// Package [github.com/dlock-go/dlock/driver/faults] injects faults in front of
+// any driver.
 package dlocktest

@@ -1,10 +1,9 @@
 // Package driver defines the contract between dlock and the stores that keep
 // its locks.
 //
-// Applications do not use this package. They import a driver for its side
-// effect and call dlock.Open. Driver authors implement [Driver], [Connector]
-// and [Session], optionally [Inspector] and [Checker], and check the result with
-// package dlocktest.
+// Applications do not use this package. Driver authors implement [Driver],
+// [Connector] and [Session], optionally [Inspector] and [Checker], and check
+// the result with package dlocktest.
 //
 // # Terms
 //
@@ -14,10 +13,10 @@
 //     when that session ends.
 //   - A session is the store's view of one client. The store drops a session
 //     that it has not heard from for the session timeout.
-//   - A contender is a call of Lock or RLock that has a node in the queue. It is
-//     a waiter until it holds the lock, and a holder after that.
-//   - The caller of a session is package recipes, or a driver that wraps another
-//     driver.
+//   - A contender is a call of Lock or RLock that has a node in the queue. It
+//     is a waiter until it holds the lock, and a holder after that.
+//   - The caller of a session is package recipes, or a driver that wraps
+//     another driver.
 //
 // # Rules
 //
@@ -49,7 +48,7 @@
 //
 // # Help for drivers
 //
-// The following is not part of the contract, and drivers need not use it:
+// Drivers need not use the following:
 //
 //   - Package session implements a Session on a store that has no sessions.
 //   - [Lease] implements rule 8.

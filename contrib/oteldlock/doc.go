@@ -32,9 +32,9 @@
 // lock for a read-write lock, semaphore or election.
 //
 // The keys of the attributes are dlock.mode, dlock.recipe, dlock.outcome and
-// dlock.reason.
-// The mode is exclusive or shared. A lock that was downgraded counts with the
-// mode in which it was granted. The outcome of a wait is one of:
+// dlock.reason. The mode is exclusive or shared. A lock that was downgraded
+// counts with the mode in which it was granted. The outcome of a wait is one
+// of:
 //
 //	granted   the call has got the lock
 //	locked    TryLock or TryRLock found the lock taken
@@ -42,28 +42,24 @@
 //	canceled  the context was cancelled
 //	error     anything else, such as an unreachable store
 //
-// A re-entry waits for nothing and is not counted, unless it fails.
+// A re-entry is counted only if it fails.
 //
-// A lock is lost if the store is out of reach for longer than the lease. The
-// minimum of dlock.lease.left tells how close that is, before the first loss: if
-// it is less than a quarter, the session timeout is too short for the store or
-// the machine.
+// A lock is lost if the store is out of reach for longer than the lease. If
+// dlock.lease.left falls below a quarter, the session timeout is too short for
+// the store or the machine.
 //
 // # Spans
 //
 // If the context of a call has a span, there are two children of it: "dlock
 // wait", from the call to its return, and "dlock hold", from the grant to the
-// release or loss. They have the attributes above, and dlock.token. A wait that
-// ends with the outcome timeout or error, a failed release and a loss have the
-// status Error. Calls whose contexts have no span make none.
+// release or loss. They have the attributes above, and dlock.token. Outcomes
+// timeout and error, a failed release and a loss have the status Error.
 //
 // # Names of locks
 //
 // No metric or span has the name of a lock or the text of an error, which
 // contains the name. [WithLockLabel] adds an attribute that a function derives
 // from the name.
-//
-// # Several clients
 //
 // A trace may be passed to several clients, whose figures are then added.
 package oteldlock

@@ -39,12 +39,11 @@
 //	canceled  the context was cancelled
 //	error     anything else, such as an unreachable store
 //
-// A re-entry waits for nothing and is not counted, unless it fails.
+// A re-entry is counted only if it fails.
 //
-// A lock is lost if the store is out of reach for longer than the lease.
-// dlock_lease_left_ratio tells how close that is, before the first loss: if a
-// heartbeat leaves less than a quarter of the term, the session timeout is too
-// short for the store or the machine.
+// A lock is lost if the store is out of reach for longer than the lease. If a
+// heartbeat finds less than a quarter of it left, the session timeout is too
+// short for the store or the machine:
 //
 //	increase(dlock_lease_left_ratio_bucket{le="0.25"}[1h]) > 0
 //
@@ -53,11 +52,9 @@
 // No metric has the name of a lock, because each name would be a time series of
 // its own. [WithLockLabel] adds a label that a function derives from the name.
 //
-// # Several clients
-//
-// A trace may be passed to several clients, whose figures are then added.
-// Another call of New with the same registerer and the same options does the
-// same. To tell clients apart, wrap the registerer:
+// A trace may be passed to several clients, whose figures are then added. So
+// are those of another New with the same registerer and options. To tell
+// clients apart, wrap the registerer:
 //
 //	promdlock.New(prometheus.WrapRegistererWith(prometheus.Labels{"client": "billing"}, registerer))
 package promdlock

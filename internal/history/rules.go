@@ -13,7 +13,7 @@ import (
 )
 
 // breaches returns descriptions of all broken rules that can be checked without
-// a search. See "Other rules" in the package comment.
+// a search.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {

@@ -20,9 +20,6 @@
 //
 // # Commands
 //
-// The first command puts each fault into a copy of the files that it changes, and
-// fails if one is not seen.
-//
 //	make faults
 //	go test ./internal/plant -put -run TestFaults/NAME
 //

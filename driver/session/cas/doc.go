@@ -5,24 +5,23 @@
 // The key q/QUEUE holds the nodes of a queue and the value beside it; s/SESSION
 // is written with each heartbeat. A change of a queue rewrites its key, on the
 // condition that neither this key nor the session's was written meanwhile. An
-// uncontended lock costs two requests. A hand-over costs the holder one to three,
-// and with notices the next waiter one. All contenders of a lock compete for one
-// key, and each change costs bytes in proportion to their number, so this package
-// is meant for dozens of contenders, not for thousands.
+// uncontended lock costs two requests. A hand-over costs the holder one to
+// three, and with notices the next waiter one. All contenders of a lock compete
+// for one key, and each change costs bytes in proportion to their number, so
+// this package is meant for dozens of contenders, not for thousands.
 //
 // # Why it is correct
 //
-// The queue's key alone says which nodes exist, so one write removes a node for
-// all readers at once. A session has ended when its key is gone. It can change
-// nothing any more, because IDs are never used again. Its nodes stay until those
-// who meet them, which look for this with each heartbeat, remove them on the
-// condition that the key is gone.
+// The queue's key alone says which nodes exist. A session has ended when its
+// key is gone, and can change nothing any more, because IDs are never used
+// again. Its nodes stay until those who meet them, which look for this with
+// each heartbeat, remove them on the condition that the key is gone.
 //
 // The store needs no clock. A session's key that has kept its revision for the
 // session's timeout, by the clock of a waiter that began to count after it had
-// read the key, was not renewed in that time, and the lease has ended. The waiter
-// removes the key on the condition of that revision, so a heartbeat that comes
-// first saves the session.
+// read the key, was not renewed in that time, and the lease has ended. The
+// waiter removes the key on the condition of that revision, so a heartbeat that
+// comes first saves the session.
 //
 // Each heartbeat makes the session's earlier changes fail that are still under
 // way. After that, the queue shows for good which Creates have succeeded, and

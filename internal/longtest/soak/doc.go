@@ -8,36 +8,28 @@
 //	go test -race -v . -seed 7 -first 12               only the twelfth round
 //	go test -race -v . -faults 'leader|disk'           only some kinds of faults
 //
-// `make soak SOAK=30m SEED=7`, in the root of the module, runs the third of
-// these commands.
-//
 // # What happens
 //
-// A run is a series of rounds. In each round several workers, which are
-// processes of this test binary, acquire and release a few locks through the
-// public interface. The goroutines of a worker write, read, wait, time out,
-// try, re-enter and downgrade. Each writer increments two counters in files,
-// only one of which checks the fencing token.
+// In each round several workers, which are processes of this test binary,
+// acquire and release a few locks. Each writer increments two counters in
+// files, only one of which checks the fencing token.
 //
-// Meanwhile the test injects every kind of fault once, alone or together with
-// others, in an order and for durations drawn from the seed. After each fault
-// is healed, every worker has to acquire a lock again.
+// Meanwhile the test injects every kind of fault once, in an order and for
+// durations drawn from the seed. After each fault is healed, every worker has
+// to acquire a lock again.
 //
 // # What is judged
 //
-// The counters count for themselves, and trust no recorder: they judge in the
-// order in which holders reach them. A counter that checks tokens refuses a
-// writer behind a later writer or reader, and a reader behind a later writer.
-// Whoever is refused asks Err of its lock. If Err is nil, there are two holders.
-// Only after an operator has removed a node may that be so for a moment. Holders
-// of long locks ask the counter all the time.
+// The counters judge in the order in which holders reach them. A counter that
+// checks tokens refuses a writer behind a later writer or reader, and a reader
+// behind a later writer. Whoever is refused asks Err of its lock. If Err is
+// nil, there are two holders. Only after an operator has removed a node may
+// that be so for a moment.
 //
 // The test fails, too, if the counter with the check has lost an update, or has
-// seen one token of two writers; if a call returns an error that no fault
-// explains, or hangs; if a worker acquires no lock after a heal; and if a watch,
-// the node of a contender, or a goroutine of a worker is left.
+// seen one token of two writers; if a call hangs or returns an error that no
+// fault explains; and if a watch, a node, or a goroutine of a worker is left.
 //
-// The table at the end also shows what the counter without the check has lost.
 // In each round one worker is stopped exactly between its last check of the
 // lock and its write, until another worker has written. The counter without the
 // check always loses that update, and the one with the check always refuses it.
@@ -46,7 +38,6 @@
 //
 // In about one of 250 rounds, a ZooKeeper 3.8.0 server disagrees with the
 // others for good, and a waiter connected to it may wait for ever (see package
-// survey). If a round is stuck for this reason, the test prints what each
-// server shows, counts the round, and continues with a new ensemble. That
-// excuses only what was stuck.
+// survey). If a round is stuck for this reason, the test continues with a new
+// ensemble. That excuses only what was stuck.
 package soak
