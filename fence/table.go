@@ -38,6 +38,16 @@ type Table struct {
 	Epoch int64
 }
 
+// Tx is a transaction: a *sql.Tx, or one of a library on database/sql. A *sql.DB
+// is none, because a token is worthless unless it is compared in the transaction
+// that writes.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	Commit() error
+	Rollback() error
+}
+
 // Add adds the row of a resource, unless it is there. Call it before the first
 // Raise or Check, for example where the resource itself is created. Never delete
 // the row: its token would be gone, and a late writer could pass.
@@ -74,7 +84,7 @@ func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 // of a trigger, a rule or row-level security.
 //
 // Without the resource's row, the error matches [sql.ErrNoRows]: see [Table.Add].
-func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
+func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
@@ -107,7 +117,7 @@ func (t Table) Raise(ctx context.Context, tx *sql.Tx, resource string, token int
 //
 // Call it after the last read of the transaction. If it then returns nil, nothing
 // that was read is the work of a later writer.
-func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
+func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
@@ -121,7 +131,7 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token int
 const latest = " /*! LOCK IN SHARE MODE */"
 
 // compare returns what is kept, and an error if the token is stale.
-func (t Table) compare(ctx context.Context, tx *sql.Tx, resource string, token int64) (epoch, kept int64, err error) {
+func (t Table) compare(ctx context.Context, tx Tx, resource string, token int64) (epoch, kept int64, err error) {
 	epoch, kept, err = t.read(ctx, tx, resource, latest)
 	switch {
 	case err != nil:
@@ -138,7 +148,7 @@ func (t Table) compare(ctx context.Context, tx *sql.Tx, resource string, token i
 // store in which the lock is not held. Each store has its own row, named by
 // [Part], and each row needs an Add. The error matches [ErrStale] if any token is
 // stale.
-func (t Table) RaiseAll(ctx context.Context, tx *sql.Tx, resource string, tokens []int64) error {
+func (t Table) RaiseAll(ctx context.Context, tx Tx, resource string, tokens []int64) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err
 	}

@@ -49,8 +49,13 @@ var stories = map[string]func(*testing.T, database){
 	"majority":                      majority,
 }
 
-func TestPostgreSQL(t *testing.T) { tell(t, postgreSQL(t)) }
-func TestSQLite(t *testing.T)     { tell(t, sqliteFile(t)) }
+func TestSQLite(t *testing.T) { tell(t, sqliteFile(t)) }
+
+func TestPostgreSQL(t *testing.T) {
+	all := postgreSQL(t)
+	tell(t, all)
+	t.Run("own calls of pgx", func(t *testing.T) { ownCallsOfPgx(t, all[0]) })
+}
 
 func TestMariaDB(t *testing.T) {
 	server := mysqltest.Start(t)
