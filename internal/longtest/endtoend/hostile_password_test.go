@@ -235,7 +235,7 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 }
 
 // recordStore records the paths and data of all nodes. It omits ACLs, which
-// contain a digest of the password on purpose (see docs/use/guarantees.md).
+// contain a digest of the password on purpose (see docs/stores/zookeeper.md).
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))

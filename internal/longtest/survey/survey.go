@@ -3,7 +3,7 @@
 //
 // A ZooKeeper 3.8.0 server that was killed may disagree with the other servers
 // for good: it shows a node that they do not have, or lacks one that they have
-// (see the faults of ZooKeeper in docs/operate/operating.md). A waiter
+// (see the faults of ZooKeeper in docs/stores/zookeeper.md). A waiter
 // connected to it may wait for ever, which no lock can prevent. Therefore a
 // test that kills servers and gets stuck asks every server several times over
 // some 40 seconds. Servers that disagree about the same node each time have
