@@ -357,14 +357,18 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 func (a *actor) nest(ctx context.Context, h *handle) {
 	at := &attempt{client: h.client, queue: "q", within: h, mode: dlock.Shared, limit: a.span(a.deadline), limited: true}
 	if nested := a.call(ctx, at, dlock.WithTimeout(at.limit)); nested != nil {
-		a.reenter(nested.lock.Context(ctx), h)
+		a.reenterWith(nested.lock.Context(ctx), &attempt{client: h.client, queue: h.queue, within: h, via: nested})
 		a.giveBack(nested)
 	}
 }
 
 // reenter tries to take the lock of h again, and gives it back at once.
 func (a *actor) reenter(ctx context.Context, h *handle) {
-	if again := a.contend(ctx, &attempt{client: h.client, queue: h.queue, within: h}); again != nil {
+	a.reenterWith(ctx, &attempt{client: h.client, queue: h.queue, within: h})
+}
+
+func (a *actor) reenterWith(ctx context.Context, at *attempt) {
+	if again := a.contend(ctx, at); again != nil {
 		a.giveBack(again)
 	}
 }

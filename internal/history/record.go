@@ -49,7 +49,8 @@ type attempt struct {
 	began   time.Time
 	ended   time.Time
 	before  dlock.Mode // for a re-entry: strongest mode of the contender when the call began, or 0 if it had lost the lock
-	kept    bool       // for a re-entry: whether the contender had the lock when the call returned
+	via     *handle    // a Lock whose context the call got besides, or nil
+	kept    bool       // for a re-entry: whether the contender had the lock, and that of via, when the call returned
 	queued  []placed
 	retried bool  // whether a failed request may have left a node that blocks this same call
 	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
@@ -267,7 +268,7 @@ func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Loc
 	a.before = r.strongest(a)
 	l, err := call()
 	now := time.Now()
-	a.kept = r.strongest(a) != 0
+	a.kept = r.strongest(a) != 0 && (a.via == nil || a.via.lock.Err() == nil)
 	r.mu.Lock()
 	a.ret, a.ended, a.err = r.next(), now, err
 	var others []*handle
