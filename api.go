@@ -75,6 +75,7 @@ var (
 //	func (c *Client) Check(ctx context.Context) ([]driver.Finding, error)
 //	func (c *Client) Shutdown(ctx context.Context) error
 //	func (c *Client) Close() error
+//	func (c *Client) Trace() *Trace
 //	func (c *Client) String() string
 //	func (c *Client) GoString() string
 type Client = recipes.Client

@@ -123,8 +123,8 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 }
 
 // special matches the names of package recipes that few programs use: hooks, ways
-// to wait, and the text of a mode.
-var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode)$`)
+// to wait, the text of a mode, and what packages on top of dlock need.
+var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode|WithRecipe)$`)
 
 // Most applications import only dlock and a driver.
 func TestEachNameOfRecipesIsExported(t *testing.T) {

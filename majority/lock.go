@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 // Lock is a held [Mutex]. It is held until Unlock, or until too few stores hold
@@ -28,6 +30,7 @@ type Lock struct {
 	mu    sync.Mutex
 	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
 	first *dlock.Lock   // the one that other callers wait for. Guarded by mu
+	ended func(error)   // reports the end with the error of Err or Unlock; nil if it was claimed. Guarded by mu
 }
 
 type child struct {
@@ -42,6 +45,49 @@ func newLock(stores []*dlock.RWMutex, locks []*dlock.Lock, first *dlock.Lock) *L
 	}
 	l.over, l.end = context.WithCancel(context.Background())
 	return l
+}
+
+// recipe is the Recipe in hooks about a Mutex as a whole.
+const recipe = "majority"
+
+func report[Info any](ctx context.Context, hook func(context.Context, Info), i Info) {
+	if hook != nil {
+		hook(ctx, i)
+	}
+}
+
+// granted runs the hook, and begins to watch the locks. So the hook for the end of
+// the hold runs after it.
+func (l *Lock) granted(ctx context.Context, t *recipes.Trace, i recipes.GrantedInfo) {
+	returned, since := false, time.Now()
+	defer func() {
+		l.ended = func(err error) {
+			if ctx := context.WithoutCancel(ctx); errors.Is(err, dlock.ErrLost) {
+				report(ctx, t.Lost, recipes.LostInfo{Recipe: recipe, Lock: i.Lock, Mode: i.Mode, Granted: i.Mode, Held: time.Since(since), Err: err})
+			} else {
+				report(ctx, t.Released, recipes.ReleasedInfo{Recipe: recipe, Lock: i.Lock, Mode: i.Mode, Granted: i.Mode, Held: time.Since(since), Err: err})
+			}
+		}
+		l.keep()
+		if !returned {
+			_ = l.Unlock() // the hook has panicked
+		}
+	}()
+	report(ctx, t.Granted, i)
+	returned = true
+}
+
+// claimEnd returns the function that reports the end of the hold, and after that
+// one that does nothing.
+func (l *Lock) claimEnd() func(error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ended := l.ended
+	l.ended = nil
+	if ended == nil {
+		return func(error) {}
+	}
+	return ended
 }
 
 // keep watches the locks, and takes those that are missing.
@@ -60,6 +106,7 @@ func (l *Lock) watch(store int, one *dlock.Lock) {
 		if err := l.Err(); err != nil {
 			l.endContexts(err)
 			l.end()
+			l.claimEnd()(err)
 		} else if errors.Is(one.Err(), dlock.ErrLost) {
 			l.rejoin(store)
 		}
@@ -200,7 +247,9 @@ func (l *Lock) endContexts(cause error) {
 // some stores if the lock was held to the end in a majority. Whatever Unlock
 // returns, the lock is no longer held and its contexts are cancelled. Hooks run on
 // goroutines of Unlock, where a panic ends the program.
-func (l *Lock) Unlock() error {
+func (l *Lock) Unlock() (err error) {
+	ended := l.claimEnd()
+	defer func() { ended(err) }()
 	l.endContexts(cmp.Or(l.Err(), dlock.ErrNotHeld)) // before others can hold the lock
 	l.mu.Lock()                                      // lets no rejoin begin after end
 	l.end()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 const (
@@ -53,9 +54,12 @@ type Mutex struct {
 // have made a majority, and dlock.ErrClosed if one of the clients is closed. On
 // error no node stays, as after an error of [dlock.RWMutex.Lock].
 //
-// Contexts of other locks, and of [Lock.Context], re-enter none of the locks. Hooks
-// report on the lock in each store, and run on goroutines of Lock, where a panic
-// ends the program.
+// Contexts of other locks, and of [Lock.Context], re-enter none of the locks.
+//
+// The hooks of the first client report on the Mutex as a whole: Started, Granted,
+// Failed, Released and Lost, with the Recipe "majority". The hooks of each client
+// report on the lock in its store, with the Recipe "member". Both run on goroutines
+// of the Mutex, where a panic ends the program.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
@@ -73,7 +77,20 @@ func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Cont
 	if err != nil {
 		return nil, err
 	}
-	ctx = dlock.WithoutReentry(ctx)
+	began, trace := time.Now(), m.Clients[0].Trace()
+	report(ctx, trace.Started, recipes.StartedInfo{Recipe: recipe, Lock: m.Name, Mode: dlock.Exclusive, Try: once})
+	l, err := m.repeat(dlock.WithoutReentry(ctx), stores, lock, once)
+	if err != nil {
+		report(ctx, trace.Failed, recipes.FailedInfo{
+			Recipe: recipe, Lock: m.Name, Mode: dlock.Exclusive, Try: once, Waited: time.Since(began), Err: err,
+		})
+		return nil, err
+	}
+	l.granted(ctx, trace, recipes.GrantedInfo{Recipe: recipe, Lock: m.Name, Mode: dlock.Exclusive, Try: once, Waited: time.Since(began)})
+	return l, nil
+}
+
+func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), once bool) (*Lock, error) {
 	for {
 		r := newRound(m.Clients, stores, lock)
 		if l := r.run(ctx); l != nil {
@@ -106,7 +123,7 @@ func (m *Mutex) stores(ctx context.Context) (stores []*dlock.RWMutex, err error)
 		if err := c.Connected(); errors.Is(err, dlock.ErrClosed) {
 			return nil, fmt.Errorf("dlock: majority: client %d: %w", i+1, err)
 		}
-		stores = append(stores, c.RWMutex(m.Name, dlock.WithTimeout(0), dlock.WithMaxQueue(0)))
+		stores = append(stores, c.RWMutex(m.Name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), recipes.WithRecipe("member")))
 	}
 	return stores, nil
 }

@@ -266,8 +266,8 @@ func TestMajorityGivesTheStoreThatOthersWaitForBackLast(t *testing.T) {
 		}
 		l := w.lock(mutex(clients...))
 		require.NoError(t, l.Unlock())
-		require.Len(t, order, 3)
-		assert.Zero(t, order[2])
+		require.Len(t, order, 4)
+		assert.Equal(t, []int{0, 0}, order[2:], "its lock in the first store, and then the whole")
 	})
 }
 
@@ -759,5 +759,78 @@ func TestCloseEndsACallThatRetries(t *testing.T) {
 		_, err := mutex(clients...).Lock(bg)
 		require.ErrorIs(t, err, dlock.ErrClosed)
 		assert.Less(t, time.Since(began), time.Hour+time.Minute)
+	})
+}
+
+// The hooks of the first client see each call and each hold of a Mutex once.
+func TestHooksCountAMajorityOnce(t *testing.T) {
+	inStores(t, 3, func(w *stores) {
+		var seen string
+		granted := func() {}
+		see := func(recipe, event string) {
+			if recipe == "majority" {
+				seen += event + " "
+			}
+			assert.Contains(t, []string{"majority", "member"}, recipe)
+		}
+		clients := w.clients("web1", dlock.WithTrace(&recipes.Trace{
+			Started: func(_ context.Context, i recipes.StartedInfo) { see(i.Recipe, "started") },
+			Granted: func(_ context.Context, i recipes.GrantedInfo) {
+				if see(i.Recipe, "granted"); i.Recipe == "majority" {
+					granted()
+				}
+			},
+			Failed:   func(_ context.Context, i recipes.FailedInfo) { see(i.Recipe, i.Outcome()) },
+			Released: func(_ context.Context, i recipes.ReleasedInfo) { see(i.Recipe, "released") },
+			Lost:     func(_ context.Context, i recipes.LostInfo) { see(i.Recipe, i.Reason()) },
+		}))
+		m := mutex(clients...)
+		saw := func(events string) {
+			t.Helper()
+			synctest.Wait()
+			assert.Equal(t, events+" ", seen)
+			seen = ""
+		}
+		l := w.lock(m)
+		w.expire(0)
+		require.NoError(t, l.Unlock())
+		require.ErrorIs(t, l.Unlock(), dlock.ErrNotHeld)
+		saw("started granted released")
+
+		l = w.lock(m)
+		for i := range w.all {
+			w.expire(i)
+		}
+		saw("started granted session_ended")
+		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
+
+		l = w.lock(m)
+		w.all[0].Faults().RemoveQueue("q")
+		w.all[1].Faults().RemoveQueue("q")
+		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
+		saw("started granted removed")
+
+		granted = func() {
+			w.expire(0)
+			w.expire(1)
+			assert.Equal(t, "started granted ", seen, "the end is told later")
+		}
+		require.ErrorIs(t, w.lock(m).Unlock(), dlock.ErrLost)
+		saw("started granted session_ended")
+
+		granted = func() { panic("hook") }
+		require.Panics(t, func() { _, _ = m.Lock(bg) })
+		saw("started granted released")
+
+		held := w.lock(w.majority("web2"))
+		_, err := m.TryLock(bg)
+		require.ErrorIs(t, err, dlock.ErrLocked)
+		require.NoError(t, held.Unlock())
+		granted = func() {}
+		_ = w.lock(m)
+		for _, c := range clients {
+			require.NoError(t, c.Close())
+		}
+		saw("started locked started granted closed")
 	})
 }

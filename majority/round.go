@@ -38,7 +38,6 @@ func (r *round) run(ctx context.Context) *Lock {
 	r.findTwins(ctx)
 	l := newLock(r.stores, r.held, first)
 	if r.taken() >= r.need() && r.mistake() == nil {
-		l.keep()
 		return l
 	}
 	unlocked := make(chan struct{})

@@ -1,6 +1,7 @@
 package recipes_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -75,6 +76,8 @@ func TestALossShowsInEveryLock(t *testing.T) {
 				require.ErrorIs(w, told[0].Err, recipes.ErrLost)
 				assert.Equal(w, how == "its client is closed", errors.Is(told[0].Err, recipes.ErrClosed))
 				assert.Equal(w, how == "its node is removed" || how == "its client is closed", !errors.Is(told[0].Err, driver.ErrSessionEnded))
+				reason := map[string]string{"its node is removed": "removed", "its client is closed": "closed"}[how]
+				assert.Equal(w, cmp.Or(reason, "session_ended"), told[0].Reason())
 				told[0].Held, told[0].Err = told[0].Held.Truncate(time.Hour), nil
 				assert.Equal(w, recipes.LostInfo{
 					Recipe: "lock", Lock: "q", Node: outer.Node(), Mode: recipes.Exclusive, Granted: recipes.Exclusive,

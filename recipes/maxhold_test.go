@@ -106,6 +106,7 @@ func TestALockOfAHolderThatHangsIsReleased(t *testing.T) {
 				require.Len(w, lost, 1)
 				w.overstayed(lost[0].Err)
 				assert.Equal(w, maxHold, lost[0].Held)
+				assert.Equal(w, "max_hold", lost[0].Reason())
 			})
 		})
 	}

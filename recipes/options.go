@@ -21,6 +21,7 @@ type options struct {
 	logger    *slog.Logger
 	loggerSet bool // whether WithLogger was used
 	trace     *Trace
+	recipe    string // empty for the recipe's own name
 	wait      Wait
 	maxQueue  int           // zero or less: no limit
 	maxHold   time.Duration // zero or less: no limit

@@ -38,12 +38,12 @@ type want struct {
 func newQueue(c *Client, recipe, name string, opts []Option) *queue {
 	q := &queue{
 		client:  c,
-		recipe:  recipe,
 		name:    name,
 		options: c.options.with(opts),
 		notHeld: lockError(name, ErrNotHeld),
 		key:     holdsKey{client: c, name: name},
 	}
+	q.recipe = cmp.Or(q.options.recipe, recipe)
 	q.entryQueue = &entry.Queue{
 		Name:       name,
 		WaitPolicy: q.options.wait.wait,

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,8 +36,10 @@ import (
 // without an error is followed by one SessionEnded.
 //
 // In every hook about a lock, the field Recipe says what the lock is used for:
-// "lock" for an [RWMutex], "semaphore" for a [Semaphore], and "election" for an
-// [Election].
+// "lock" for an [RWMutex], "semaphore" for a [Semaphore], "election" for an
+// [Election], "majority" for the Mutex of package majority as a whole, and
+// "member" for its lock in one of the stores. Leave out members where a majority
+// is to be counted once.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
@@ -193,6 +196,30 @@ type FailedInfo struct {
 	Err    error
 }
 
+// Outcome classifies the error for metrics:
+//
+//	locked      TryLock or TryRLock found the lock taken
+//	queue_full  as many contenders were ahead as WithMaxQueue allows
+//	closed      the client was closed or shutting down
+//	timeout     WithTimeout or the deadline of the context has passed
+//	canceled    the context was cancelled
+//	error       anything else, such as an unreachable store
+func (i FailedInfo) Outcome() string {
+	switch {
+	case errors.Is(i.Err, ErrLocked):
+		return "locked"
+	case errors.Is(i.Err, ErrQueueFull):
+		return "queue_full"
+	case errors.Is(i.Err, ErrClosed):
+		return "closed"
+	case errors.Is(i.Err, ErrTimeout):
+		return "timeout"
+	case errors.Is(i.Err, context.Canceled):
+		return "canceled"
+	}
+	return "error"
+}
+
 // RetryingInfo is the argument of Trace.Retrying.
 type RetryingInfo struct {
 	Recipe string
@@ -227,6 +254,35 @@ type LostInfo struct {
 	Held       time.Duration // since the grant
 	Err        error         // matches ErrLost
 }
+
+// Reason classifies the error for metrics:
+//
+//	max_hold       it was held for the time of WithMaxHold
+//	closed         the client was closed
+//	lost_data      the store may have lost data, as after a fail-over
+//	session_ended  the store was out of reach for too long, or has ended the session
+//	removed        an operator or another client has removed the node
+func (i LostInfo) Reason() string {
+	switch {
+	case errors.Is(i.Err, ErrMaxHold):
+		return "max_hold"
+	case errors.Is(i.Err, ErrClosed):
+		return "closed"
+	case errors.Is(i.Err, driver.ErrLostData):
+		return "lost_data"
+	case errors.Is(i.Err, driver.ErrSessionEnded):
+		return "session_ended"
+	}
+	return "removed"
+}
+
+// WithRecipe sets the field Recipe in hooks, for packages that build something
+// else from locks, so that metrics can tell these locks apart.
+func WithRecipe(name string) Option { return func(o *options) { o.recipe = name } }
+
+// Trace returns the client's hooks, for packages that build something from
+// locks, and report on the whole. It is never nil, but its hooks may be.
+func (c *Client) Trace() *Trace { return c.options.trace }
 
 // ReapedInfo is the argument of Trace.Reaped.
 type ReapedInfo struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/pgtest"
+	"github.com/dlock-go/dlock/recipes"
 )
 
 var losses = flag.Int("losses", 3, "how often the store loses data under load")
@@ -91,6 +92,7 @@ func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	server.SQL(t, "UPDATE dlock.session SET era = 'old'; UPDATE dlock.era SET name = 'old'")
 	<-lock.Lost()
 	require.ErrorIs(t, lock.Err(), driver.ErrLostData)
+	require.Equal(t, "lost_data", recipes.LostInfo{Err: lock.Err()}.Reason())
 }
 
 // The tables of both servers have the same OIDs, because the same statements
