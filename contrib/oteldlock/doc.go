@@ -16,7 +16,7 @@
 //	dlock.waiting         up-down counter {call}  mode           calls that have not returned
 //	dlock.held            up-down counter {lock}  mode           locks that are held
 //	dlock.timeouts        counter {call}          mode           calls whose time limit has passed
-//	dlock.losses          counter {lock}          mode           locks lost while they were held
+//	dlock.losses          counter {lock}          mode, reason   locks lost while they were held
 //	dlock.retries         counter {retry}                        pauses after an error of the store,
 //	                                                             and nodes created again
 //	dlock.unlock.errors   counter {lock}          mode           releases whose node stayed in the
@@ -28,21 +28,15 @@
 //	                                                             heartbeat renewed it, as a share of
 //	                                                             the term
 //
-// The first eight also have the attribute recipe, which says what was taken:
-// lock for a read-write lock, semaphore or election.
+// The first eight also have the attribute recipe: see [recipes.Trace]. A majority
+// counts once with the recipe majority, and each of its locks with the recipe
+// member, which alarms leave out.
 //
 // The keys of the attributes are dlock.mode, dlock.recipe, dlock.outcome and
-// dlock.reason. The mode is exclusive or shared. A lock that was downgraded
-// counts with the mode in which it was granted. The outcome of a wait is one
-// of:
-//
-//	granted   the call has got the lock
-//	locked    TryLock or TryRLock found the lock taken
-//	timeout   WithTimeout or the deadline of the context has passed
-//	canceled  the context was cancelled
-//	error     anything else, such as an unreachable store
-//
-// A re-entry is counted only if it fails.
+// dlock.reason. The mode is exclusive or shared, after a downgrade that of the
+// grant. The outcome of a wait is granted or a value of
+// [recipes.FailedInfo.Outcome], and the reason of a loss a value of
+// [recipes.LostInfo.Reason]. A re-entry counts only if it fails.
 //
 // A lock is lost if the store is out of reach for longer than the lease. If
 // dlock.lease.left falls below a quarter, the session timeout is too short for

@@ -143,7 +143,7 @@ func (t *telemetry) trace() *recipes.Trace {
 		Failed: func(ctx context.Context, i recipes.FailedInfo) {
 			attrs := t.attributes(i.Recipe, i.Lock, mode(i.Mode))
 			t.waiting.Add(ctx, -1, with(attrs))
-			outcome := outcome(i.Err)
+			outcome := i.Outcome()
 			if outcome == "timeout" {
 				t.timeouts.Add(ctx, 1, with(attrs))
 			}
@@ -167,7 +167,7 @@ func (t *telemetry) trace() *recipes.Trace {
 			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, failure)
 		},
 		Lost: func(ctx context.Context, i recipes.LostInfo) {
-			t.losses.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Granted))))
+			t.losses.Add(ctx, 1, with(t.attributes(i.Recipe, i.Lock, mode(i.Granted), reasonKey.String(i.Reason()))))
 			t.ended(ctx, i.Recipe, i.Lock, i.Granted, i.Held, "lost")
 		},
 		Connected: func(ctx context.Context, i recipes.ConnectedInfo) {
@@ -217,15 +217,3 @@ func with(attrs []attribute.KeyValue) metric.MeasurementOption {
 }
 
 func mode(m dlock.Mode) attribute.KeyValue { return modeKey.String(m.String()) }
-
-func outcome(err error) string {
-	switch {
-	case errors.Is(err, dlock.ErrLocked):
-		return "locked"
-	case errors.Is(err, dlock.ErrTimeout):
-		return "timeout"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	}
-	return "error"
-}

@@ -115,6 +115,8 @@ func TestEventsAreCounted(t *testing.T) {
 		cancel()
 		_, err = client.RWMutex("taken").Lock(ended)
 		require.ErrorIs(w, err, context.Canceled)
+		_, err = client.RWMutex("taken", dlock.WithMaxQueue(1)).Lock(bg)
+		require.ErrorIs(w, err, dlock.ErrQueueFull)
 		_, err = client.RWMutex("//").Lock(bg)
 		require.ErrorIs(w, err, dlock.ErrBadName)
 		require.NoError(w, taken.Unlock())
@@ -133,21 +135,22 @@ func TestEventsAreCounted(t *testing.T) {
 		assert.Positive(w, figures["dlock.lease.left"])
 		delete(figures, "dlock.lease.left")
 		assert.Equal(w, map[string]int{
-			"dlock.wait.duration exclusive granted lock":  3,
-			"dlock.wait.duration exclusive timeout lock":  1,
-			"dlock.wait.duration exclusive canceled lock": 1,
-			"dlock.wait.duration exclusive error lock":    1,
-			"dlock.wait.duration shared locked lock":      1,
-			"dlock.hold.duration exclusive lock":          2,
-			"dlock.held exclusive lock":                   1,
-			"dlock.waiting exclusive lock":                0,
-			"dlock.waiting shared lock":                   0,
-			"dlock.timeouts exclusive lock":               1,
-			"dlock.losses exclusive lock":                 1,
-			"dlock.unlock.errors exclusive lock":          1,
-			"dlock.retries lock":                          1,
-			"dlock.connects ok":                           2,
-			"dlock.session.ends lost":                     1,
+			"dlock.wait.duration exclusive granted lock":    3,
+			"dlock.wait.duration exclusive timeout lock":    1,
+			"dlock.wait.duration exclusive canceled lock":   1,
+			"dlock.wait.duration exclusive queue_full lock": 1,
+			"dlock.wait.duration exclusive error lock":      1,
+			"dlock.wait.duration shared locked lock":        1,
+			"dlock.hold.duration exclusive lock":            2,
+			"dlock.held exclusive lock":                     1,
+			"dlock.waiting exclusive lock":                  0,
+			"dlock.waiting shared lock":                     0,
+			"dlock.timeouts exclusive lock":                 1,
+			"dlock.losses exclusive session_ended lock":     1,
+			"dlock.unlock.errors exclusive lock":            1,
+			"dlock.retries lock":                            1,
+			"dlock.connects ok":                             2,
+			"dlock.session.ends lost":                       1,
 		}, figures)
 		require.NoError(w, held.Unlock())
 		require.NoError(w, client.Close())
