@@ -52,7 +52,7 @@ install-check: ## install the programs as a user does, from a proxy that serves 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
 
-need-stores: ## install Redis, PostgreSQL, MariaDB and etcd for the tests, or say what to install
+need-stores: ## install Redis, PostgreSQL, MariaDB, etcd and promtool for the tests, or say what to install
 	@sh scripts/need-stores.sh
 
 need-peers: ## install the lock libraries that tests try beside this one, or say what to install

@@ -71,7 +71,7 @@ tests() {
 need_all() {
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
-	export DLOCK_TEST_ETCD=require
+	export DLOCK_TEST_ETCD=require DLOCK_TEST_PROMETHEUS=require
 }
 
 # long_files prints the files with tests that ask testing.Short, in the modules below

@@ -43,6 +43,7 @@ func Example() {
 	// Output:
 	// dlock_held{mode="exclusive",recipe="election"} 0
 	// dlock_held{mode="exclusive",recipe="lock"} 1
+	// dlock_held{mode="exclusive",recipe="majority"} 0
 	// dlock_held{mode="shared",recipe="lock"} 0
 	// dlock_held{mode="shared",recipe="semaphore"} 0
 	// <nil>

@@ -88,7 +88,7 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	m.waiting = gauge("dlock_waiting", "Calls of Lock that have not returned.", ofLock("mode")...)
 	m.held = gauge("dlock_held", "Locks that are held.", ofLock("mode")...)
 	m.timeouts = counter("dlock_timeouts_total", "Calls of Lock whose time limit has passed.", ofLock("mode")...)
-	m.losses = counter("dlock_losses_total", "Locks lost while they were held.", ofLock("mode")...)
+	m.losses = counter("dlock_losses_total", "Locks lost while they were held.", ofLock("mode", "reason")...)
 	m.unlocks = counter("dlock_unlock_errors_total", "Releases whose node stayed in the store.", ofLock("mode")...)
 	m.retries = counter("dlock_retries_total", "Retries of calls of Lock.", ofLock()...)
 	m.connects = counter("dlock_connects_total", "Attempts to connect to the store.", "outcome")
@@ -115,7 +115,7 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 
 // begin creates counters with the value zero, because rate() in PromQL misses
 // the first event of a counter that did not exist before. Counters with a lock
-// label can't be created yet, because the label's values are unknown.
+// label are created at the first call for the lock.
 func (m *metrics) begin() {
 	for _, outcome := range []string{"ok", "error"} {
 		m.connects.WithLabelValues(outcome)
@@ -129,13 +129,20 @@ func (m *metrics) begin() {
 	for _, of := range []struct {
 		recipe string
 		mode   dlock.Mode
-	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}} {
-		m.retries.WithLabelValues(of.recipe)
-		for _, v := range []*prometheus.CounterVec{m.timeouts, m.losses, m.unlocks} {
-			v.WithLabelValues(of.mode.String(), of.recipe)
-		}
-		m.waiting.WithLabelValues(of.mode.String(), of.recipe)
-		m.held.WithLabelValues(of.mode.String(), of.recipe)
+	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}, {"majority", dlock.Exclusive}} {
+		m.beginLock(of.recipe, "", of.mode)
+	}
+}
+
+func (m *metrics) beginLock(recipe, lock string, mode dlock.Mode) {
+	m.retries.WithLabelValues(m.of(recipe, lock)...)
+	labels := m.of(recipe, lock, mode.String())
+	m.timeouts.WithLabelValues(labels...)
+	m.unlocks.WithLabelValues(labels...)
+	m.waiting.WithLabelValues(labels...)
+	m.held.WithLabelValues(labels...)
+	for _, reason := range []string{"session_ended", "removed", "lost_data", "max_hold", "closed"} {
+		m.losses.WithLabelValues(m.of(recipe, lock, mode.String(), reason)...)
 	}
 }
 
@@ -152,6 +159,9 @@ func (m *metrics) of(recipe, lock string, values ...string) []string {
 func (m *metrics) trace() *recipes.Trace {
 	return &recipes.Trace{
 		Started: func(_ context.Context, i recipes.StartedInfo) {
+			if m.label != nil {
+				m.beginLock(i.Recipe, i.Lock, i.Mode)
+			}
 			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
 		Granted: func(_ context.Context, i recipes.GrantedInfo) {
@@ -162,7 +172,7 @@ func (m *metrics) trace() *recipes.Trace {
 		Failed: func(_ context.Context, i recipes.FailedInfo) {
 			mode := m.of(i.Recipe, i.Lock, i.Mode.String())
 			m.waiting.WithLabelValues(mode...).Dec()
-			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), outcome(i.Err))...).Observe(i.Waited.Seconds())
+			m.waits.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String(), i.Outcome())...).Observe(i.Waited.Seconds())
 			if errors.Is(i.Err, dlock.ErrTimeout) {
 				m.timeouts.WithLabelValues(mode...).Inc()
 			}
@@ -182,7 +192,7 @@ func (m *metrics) trace() *recipes.Trace {
 			mode := m.of(i.Recipe, i.Lock, i.Granted.String())
 			m.held.WithLabelValues(mode...).Dec()
 			m.holds.WithLabelValues(mode...).Observe(i.Held.Seconds())
-			m.losses.WithLabelValues(mode...).Inc()
+			m.losses.WithLabelValues(m.of(i.Recipe, i.Lock, i.Granted.String(), i.Reason())...).Inc()
 		},
 		Connected: func(_ context.Context, i recipes.ConnectedInfo) {
 			outcome := "ok"
@@ -202,16 +212,4 @@ func (m *metrics) trace() *recipes.Trace {
 			m.left.Observe(i.Left.Seconds() / i.Term.Seconds())
 		},
 	}
-}
-
-func outcome(err error) string {
-	switch {
-	case errors.Is(err, dlock.ErrLocked):
-		return "locked"
-	case errors.Is(err, dlock.ErrTimeout):
-		return "timeout"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	}
-	return "error"
 }
