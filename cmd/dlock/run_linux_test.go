@@ -266,6 +266,59 @@ func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	}
 }
 
+// children returns the IDs of a process's children, zombies too.
+func children(pid int) (pids []string) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		pids = append(pids, strings.Fields(string(b))...)
+	}
+	return pids
+}
+
+func TestAsProcess1OfAContainer(t *testing.T) {
+	t.Parallel()
+	if exec.Command("unshare", "-pfmu", "--mount-proc", "true").Run() != nil {
+		t.Skip("this user may not make namespaces")
+	}
+	for name, c := range map[string]struct {
+		strike func(t *testing.T, j *job, removable string)
+		status int
+	}{
+		"the pod stops":    {func(t *testing.T, j *job, _ string) { require.NoError(t, j.Process.Signal(syscall.SIGTERM)) }, 3},
+		"the lock is lost": {func(t *testing.T, _ *job, removable string) { cutOff(t, removable) }, 123},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, removable := shortStore(t)
+			j := newJob(t, removable, stubborn+`trap 'echo "asked $DLOCK_NODE"; exit 3' TERM; while :; do sleep 600 & wait; done`)
+			j.Args = append([]string{"sh", "-c", `mount -t proc proc /proc; hostname mailer-7d4b9; exec "$0" "$@"`, j.Path}, j.Args[1:]...)
+			j.Path = "/bin/sh"
+			j.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
+			j.start(t)
+			j.reads(t, "ready")
+			next := j.startNext(t, dsn)
+			requireContenders(t, dsn, 2)
+
+			stray := exec.Command("nsenter", "-t", strconv.Itoa(j.Process.Pid), "-p", "sh", "-c", "cat <&3 &") // as kubectl exec may leave it
+			r, w, err := os.Pipe()
+			require.NoError(t, err)
+			stray.ExtraFiles = []*os.File{r}
+			require.NoError(t, stray.Run())
+			require.NoError(t, r.Close())
+			adopted := func(n int) func() bool { return func() bool { return len(children(j.Process.Pid)) == n } }
+			require.Eventually(t, adopted(2), waitLimit, 10*time.Millisecond, "the holder process and cat")
+			require.NoError(t, w.Close())
+			require.Eventually(t, adopted(1), waitLimit, 10*time.Millisecond, "cat has ended, and is not reaped")
+
+			c.strike(t, j, removable)
+			assert.Regexp(t, `^asked mailer-7d4b9-W-\d+\n$`, j.ends(t, c.status))
+			assert.Equal(t, "alone\n", next.ends(t, 0))
+			j.requireNone(t)
+		})
+	}
+}
+
 func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)

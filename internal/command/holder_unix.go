@@ -379,8 +379,16 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	}
 	h.command, h.group = process.Pid, process.Pid
 	h.send(notice{Started: process.Pid})
-	go h.reap(process.Pid)
+	go reap(process.Pid, h.ended, h.alone)
 	return 0, nil
+}
+
+// ended takes the exit status of the command.
+func (h *holderProcess) ended(s syscall.WaitStatus) {
+	h.mu.Lock()
+	h.command = 0
+	h.mu.Unlock()
+	h.exited <- s
 }
 
 func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os.Process, error) {
@@ -388,33 +396,6 @@ func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os
 	cmd.Env = append(os.Environ(), lockVariable+"="+h.settings.Name, nodeVariable+"="+lock.Node(), tokenVariable+"="+strconv.FormatInt(lock.Token(), 10))
 	err := cmd.Start()
 	return cmd.Process, err
-}
-
-// reap reaps the command and any adopted processes until none is left.
-func (h *holderProcess) reap(command int) {
-	defer close(h.alone)
-	for {
-		var s syscall.WaitStatus
-		switch pid, err := syscall.Wait4(-1, &s, 0, nil); {
-		case err == syscall.EINTR:
-		case err != nil:
-			return
-		case pid == command:
-			h.mu.Lock()
-			h.command = 0
-			h.mu.Unlock()
-			h.exited <- s
-		}
-	}
-}
-
-func (h *holderProcess) isAlone() bool {
-	select {
-	case <-h.alone:
-		return true
-	default:
-		return false
-	}
 }
 
 // await waits until the command and all processes that it started have ended,
@@ -473,7 +454,7 @@ func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {
 		rest := processes(os.Getpid(), h.group)
-		if len(rest) == 0 && h.isAlone() {
+		if len(rest) == 0 && isClosed(h.alone) {
 			return
 		}
 		if pause == time.Millisecond { // the first time
@@ -492,7 +473,7 @@ func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 			grace = 0
 		}
 	}
-	killAll(os.Getpid(), h.group, h.isAlone, func(text string) { h.say("%s", text) })
+	killAll(os.Getpid(), h.group, h.alone, func(text string) { h.say("%s", text) })
 }
 
 func exitStatus(s syscall.WaitStatus) int {

@@ -43,10 +43,12 @@ type notice struct {
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer
-	holder   *exec.Cmd
+	holder   *os.Process
 	socket   *os.File
 	orders   *json.Encoder
-	notices  chan notice // closed when the holder process has exited
+	notices  chan notice             // closed when the holder process has exited
+	exited   chan syscall.WaitStatus // of the holder process
+	alone    chan struct{}           // closed when all children have been reaped
 
 	granted bool
 	command int // process id of the command; 0 until started
@@ -66,7 +68,7 @@ type supervisor struct {
 
 // supervise runs the command in a holder process and returns the exit status.
 func supervise(r *runSettings, stderr io.Writer) int {
-	s := &supervisor{settings: r, stderr: stderr, notices: make(chan notice), signals: make(chan os.Signal, 16)}
+	s := &supervisor{settings: r, stderr: stderr, notices: make(chan notice), signals: make(chan os.Signal, 16), exited: make(chan syscall.WaitStatus, 1), alone: make(chan struct{})}
 	signal.Notify(s.signals, forwarded()...)
 	defer signal.Stop(s.signals)
 	catchBrokenPipes()
@@ -112,12 +114,15 @@ func (s *supervisor) start() error {
 	s.socket, s.orders = ours, json.NewEncoder(ours)
 	// Do not renumber the socket, as ExtraFiles would: the command must inherit
 	// the user's open files under their own numbers.
-	s.holder = exec.Command(program, "run", holderArgument, strconv.Itoa(int(its.Fd())))
-	s.holder.Stdin, s.holder.Stdout, s.holder.Stderr = os.Stdin, os.Stdout, os.Stderr
-	s.holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the holder process
-	if err := s.holder.Start(); err != nil {
+	holder := exec.Command(program, "run", holderArgument, strconv.Itoa(int(its.Fd())))
+	holder.Stdin, holder.Stdout, holder.Stderr = os.Stdin, os.Stdout, os.Stderr
+	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the holder process
+	if err := holder.Start(); err != nil {
 		return err
 	}
+	s.holder = holder.Process
+	// As process 1 of a container, dlock also reaps what kubectl exec leaves behind.
+	go reap(s.holder.Pid, func(status syscall.WaitStatus) { s.exited <- status }, s.alone)
 	_ = s.orders.Encode(s.settings) // it fails only if the holder process has exited
 	go func() {
 		defer close(s.notices)
@@ -201,7 +206,7 @@ func (s *supervisor) stopWatching() {
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
-		_ = s.holder.Process.Kill()
+		_ = s.holder.Kill()
 		return
 	}
 	s.asked = true
@@ -222,12 +227,11 @@ func (s *supervisor) checkHolder() {
 		s.silent = true
 	default:
 		s.stopWatching()
-		holder := s.holder.Process
-		killAll(holder.Pid, s.command, func() bool { return true }, s.say)
+		killAll(s.holder.Pid, s.command, nil, s.say)
 		if !s.lost { // if it is lost, the holder process is about to exit by itself
 			s.say("lost the lock: the process that holds it did not answer for " + time.Since(s.answered).Round(time.Millisecond).String())
 			s.lost = true
-			_ = holder.Kill()
+			_ = s.holder.Kill()
 		}
 	}
 }
@@ -237,45 +241,51 @@ func (s *supervisor) say(text string) { s.settings.say(s.stderr, text) }
 // end cleans up after the holder process, and returns the exit status.
 func (s *supervisor) end() int {
 	s.stopWatching()
-	err := s.holder.Wait()
+	exited := <-s.exited
 	if s.status != nil {
 		return *s.status
 	}
-	killAll(os.Getpid(), s.command, reapOne, s.say)
+	killAll(os.Getpid(), s.command, s.alone, s.say)
+	how := "exit status " + strconv.Itoa(exited.ExitStatus())
+	if exited.Signaled() {
+		how = "signal: " + exited.Signal().String()
+	}
 	switch {
 	case s.killed != 0:
 		return s.killed
 	case s.lost:
 	case s.granted:
-		s.say("lost the lock: the process that holds it has ended: " + err.Error())
+		s.say("lost the lock: the process that holds it has ended: " + how)
 	default:
-		s.say("not run: the process that takes the lock has ended: " + err.Error())
+		s.say("not run: the process that takes the lock has ended: " + how)
 		return storeStatus
 	}
 	return lostStatus
 }
 
-// reapOne reaps children that have ended, and reports whether none is left.
-func reapOne() bool {
+// reap reaps all children, adopted ones too, until none is left, and then closes
+// alone. It calls exited when the given child has ended.
+func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
+	defer close(alone)
 	for {
-		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		switch {
+		var s syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &s, 0, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			return true
-		case pid == 0:
-			return false
+			return
+		case pid == child:
+			exited(s)
 		}
 	}
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none is left. alone reports whether root
-// has no more children.
-func killAll(root, group int, alone func() bool, say func(string)) {
+// the process group. It returns when none is left and, unless alone is nil, it
+// is closed.
+func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		none := alone()
+		none := alone == nil || isClosed(alone)
 		all := processes(root, group)
 		if none && len(all) == 0 {
 			return
@@ -286,5 +296,14 @@ func killAll(root, group int, alone func() bool, say func(string)) {
 			}
 		}
 		time.Sleep(pause)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
