@@ -135,25 +135,32 @@ func compiles(t *testing.T, b block) {
 	assert.Empty(t, string(formatted), "%v is not as gofmt has it", b)
 }
 
-// TestTheQuickStartRuns runs the program of README.md, with an in-memory store
-// instead of Redis.
+// TestTheQuickStartRuns runs the first program of README.md, and compiles it with
+// the change that the page shows for another store.
 func TestTheQuickStartRuns(t *testing.T) {
-	all := blocks(t, "go")
-	at := slices.IndexFunc(all, func(b block) bool { return b.page == "README.md" })
-	require.GreaterOrEqual(t, at, 0, "no quick start in README.md")
-	program := strings.NewReplacer(
-		`"github.com/dlock-go/dlock/contrib/redisdriver" // the driver "redis"`, `"github.com/dlock-go/dlock/memdriver"`,
-		`dlock.Open("redis", "redis://localhost:6379"`, `dlock.Open("mem", ""`,
-	).Replace(all[at].text)
+	readme := fenced(t, "README.md", read(t, "README.md"))
+	first := func(info string) block {
+		at := slices.IndexFunc(readme, func(b block) bool { return b.info == info })
+		require.GreaterOrEqual(t, at, 0, "README.md has no block of %s", info)
+		return readme[at]
+	}
+	program := first("go complete")
 	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(program.text), 0o600))
 	run := exec.Command("go", "run", file)
 	run.Dir = root
-	var out, log strings.Builder
-	run.Stdout, run.Stderr = &out, &log
-	require.NoError(t, run.Run(), "%s", &log)
-	assert.Equal(t, "shipping, with a token above zero: true\n", out.String())
-	assert.Contains(t, log.String(), "dlock: session began")
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "shipping with token 1\n", string(out))
+
+	diff := strings.Split(first("diff").text, "\n")
+	for i := 0; i+1 < len(diff); i += 2 {
+		old, changed := strings.TrimPrefix(diff[i], "-"), strings.TrimPrefix(diff[i+1], "+")
+		require.Equal(t, 1, strings.Count(program.text, old+"\n"), "%q", old)
+		program.text = strings.Replace(program.text, old, changed, 1)
+	}
+	require.Contains(t, program.text, `dlock.Open("redis", `)
+	compiles(t, program)
 }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)

@@ -58,7 +58,7 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 		}
 	}
 	isDocumented(t, "names", "TestNamesOfOtherLibraries",
-		markdown("`names`", "the other lock", "they hold, `Lock`", "they hold, `RLock`", "they want, dlock holds exclusively", "they want, dlock holds shared")(rows))
+		markdown("`names`", "the other lock", "they hold, `Lock`", "they hold, `RLock`", "they want, dlock exclusive", "they want, dlock shared")(rows))
 }
 
 // TestNoUpdateOfAMixedFleetIsLost lets dlock and a program with another library
