@@ -37,9 +37,9 @@ func (t TLS) Check(isOn bool, on string) error {
 	return nil
 }
 
-// Config reads the files and returns a TLS configuration. Call it for each new
-// session, so that renewed certificates are used. If a file cannot be used, the
-// error is a [FileError].
+// Config reads the files and returns a TLS configuration. Call it for each
+// connection, so that a session uses renewed certificates when it connects
+// again. If a file cannot be used, the error is a [FileError].
 func (t TLS) Config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -62,7 +62,8 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// FileError reports a file of [TLS] that is unusable until it changes.
+// FileError reports a file of [TLS] or [Secret] that is unusable until it
+// changes.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }

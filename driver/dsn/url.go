@@ -34,12 +34,19 @@ func Check(text string) error {
 		}
 	}
 	for _, part := range parts {
-		if strings.ContainsFunc(part, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return errors.New("an unprintable character, such as a newline")
+		if err := checkPart(part); err != nil {
+			return err
 		}
-		if strings.TrimSpace(part) != part {
-			return errors.New("a blank at the beginning or the end of a part")
-		}
+	}
+	return nil
+}
+
+func checkPart(part string) error {
+	if strings.ContainsFunc(part, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("an unprintable character, such as a newline")
+	}
+	if strings.TrimSpace(part) != part {
+		return errors.New("a blank at the beginning or the end")
 	}
 	return nil
 }
