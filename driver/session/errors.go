@@ -17,6 +17,24 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
+// Login marks the error of a connection that failed because of a password, a
+// certificate or their files. Once the session has begun, it matches
+// driver.ErrUnavailable as well, because they may be about to be replaced. It
+// does not change the text.
+func Login(err error) error { return login{err} }
+
+type login struct{ error }
+
+func (l login) Unwrap() error { return l.error }
+
+// replaced makes an error of [Login] match driver.ErrUnavailable.
+func replaced(err error) error {
+	if errors.As(err, new(login)) && !errors.Is(err, driver.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
 // unknownOutcome reports whether a change may have been made, or may still be,
 // despite err.
 func unknownOutcome(err error) bool {

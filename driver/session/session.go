@@ -128,7 +128,7 @@ func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.
 
 // ask makes one request, for a caller or in the background.
 func (s *Session) ask(request func(context.Context) error) error {
-	return inTime(s.within(s.limit(), request))
+	return replaced(inTime(s.within(s.limit(), request)))
 }
 
 func (s *Session) within(limit time.Duration, request func(context.Context) error) error {

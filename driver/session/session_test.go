@@ -376,6 +376,25 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	assert.Equal(t, 3, f.count("delete"))
 }
 
+// Otherwise, a node whose release meets a password that is being replaced would
+// stay until the session ends.
+func TestAfterTheSessionHasBegunAPasswordThatIsRefusedMayBeReplaced(t *testing.T) {
+	f := newFake()
+	s := connect(t, f, time.Hour)
+	j := join(t, s, "q")
+	wrong := errors.New("wrong password")
+	f.before = func(_ context.Context, what string) error {
+		if what == "delete" && f.count(what) <= 2 {
+			return Login(wrong)
+		}
+		return nil
+	}
+	err := s.Delete(t.Context(), "q", j.Place, driver.Released)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, wrong)
+	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
+}
+
 // A store may answer that a node is gone although it was only renamed.
 func TestANodeThatIsThereIsNotGone(t *testing.T) {
 	f := newFake()

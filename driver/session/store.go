@@ -15,7 +15,8 @@ import (
 // never reaches the store: a request that was sent is answered, or runs into
 // its time limit.
 //
-// An error matches driver.ErrUnavailable if a retry may succeed. It matches
+// An error matches driver.ErrUnavailable if a retry may succeed, or comes from
+// [Login] if it may succeed once somebody has replaced a password. It matches
 // driver.ErrSessionEnded if the store does not have the session, and the session
 // then ends. If a change was not made, and never will be, the error matches
 // driver.ErrGone or driver.ErrStale or comes from [Refused]. After any other
