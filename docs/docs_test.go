@@ -400,11 +400,13 @@ func TestEveryParameterIsTaken(t *testing.T) {
 		"session_timeout": "20s", "connect_timeout": "5s", "lease_margin": "2s", "acl": "open", "tls": "true",
 		"tls_ca": "ca.pem&tls=true", "tls_cert": "cert.pem&tls_key=key.pem&tls=true", "tls_key": "key.pem&tls_cert=cert.pem&tls=true",
 		"tls_server_name": "zk&tls=true", "sequence_limit": "2146435072", "tick_time": "2s", "handover": "list", "names": "kazoo",
+		"password_file": "/f",
 	}
+	users := map[string]string{"password_file": "shop@"}
 	var documented []string
 	for _, m := range regexp.MustCompile(`(?m)^//\t([a-z_]+)  +\S`).FindAllStringSubmatch(read(t, "zkdriver/doc.go"), -1) {
 		documented = append(documented, m[1])
-		_, err := zkdriver.Driver{}.OpenConnector("zk://localhost/locks?" + m[1] + "=" + values[m[1]])
+		_, err := zkdriver.Driver{}.OpenConnector("zk://" + users[m[1]] + "localhost/locks?" + m[1] + "=" + values[m[1]])
 		assert.NoError(t, err, "parameter %s", m[1])
 	}
 	taken := regexp.MustCompile(`(?m)^\t\t"([a-z_]+)": +(?:dsn\.|func)`).FindAllStringSubmatch(read(t, "zkdriver/dsn.go"), -1)

@@ -23,17 +23,21 @@ type Driver struct {
 	// tls_key. If ServerName is empty, the certificate must name the host
 	// in the data source name.
 	TLS *tls.Config
+	// Password, if set, returns the password of the user in the data source
+	// name, which then has none. It is called for each session.
+	Password func(ctx context.Context) (string, error)
 }
 
 // OpenConnector parses a data source name. The package documentation describes
 // its form. OpenConnector does no I/O. Its error names the invalid part and
 // never repeats the password.
 //
-// Each Connect reads the TLS files again, so that renewed certificates are
-// used. It fails if the files cannot be read, do not match, or are refused.
-// That error is not retried until the connector has begun its first session.
-// After that it matches driver.ErrUnavailable, because the files may be in the
-// middle of being replaced.
+// Each connection reads the TLS files again, so that renewed certificates are
+// used, and each Connect the password file. Connect fails if the files cannot
+// be read, do not match, or are refused. That error is not retried until the
+// connector has begun its first session. After that it matches
+// driver.ErrUnavailable, because the files may be in the middle of being
+// replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -44,6 +48,9 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 			return nil, errors.New("zkdriver: dsn: tls_ca, tls_cert and tls_key are not for a Driver that has a TLS configuration")
 		}
 		s.tls, s.tlsConfig = true, d.TLS
+	}
+	if err := s.secret.Check(false, d.Password); err != nil {
+		return nil, fmt.Errorf("zkdriver: dsn: %w", err)
 	}
 	if err := s.checkACL(); err != nil {
 		return nil, err
@@ -57,7 +64,13 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := connect(ctx, c.settings)
+	settings := *c.settings
+	password, err := settings.secret.Read(ctx)
+	if err != nil {
+		return nil, c.certificateError(fmt.Errorf("zkdriver: connect: %w", err))
+	}
+	settings.password = func() string { return password }
+	s, err := connect(ctx, &settings)
 	if err != nil {
 		return nil, c.certificateError(err)
 	}

@@ -13,7 +13,7 @@
 //
 // # Data source names
 //
-//	zk://[user:password@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
+//	zk://[user[:password]@]host[:port][,host[:port]...][/chroot][?parameter=value&...]
 //
 // The scheme may be left out; the default port is 2181. IPv6 addresses are in
 // brackets. Any character may be written as %XX; / ? @ & : and % must be, where
@@ -31,6 +31,8 @@
 //	names            dlock, or whose locks to share: curator, curator-mutex, kazoo
 //	                 (dlock)
 //	acl              who may use the queues made here: open, creator, digest (open)
+//	password_file    file with the password, read for each session: a new one
+//	                 makes another user
 //	tls              true: use TLS, with the port of secureClientPort (false)
 //	tls_ca           certificates to trust, PEM (the system's)
 //	tls_cert         the client's certificate, PEM

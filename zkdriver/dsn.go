@@ -15,9 +15,10 @@ type settings struct {
 	hosts  []string // "host:port"; an IPv6 address in brackets
 	chroot string   // "" or "/a/b"
 
-	login    bool // whether the data source name has a user and a password
+	login    bool // whether the data source name has a user
 	user     string
-	password func() string // a function, so that printing settings shows no password
+	secret   dsn.Secret
+	password func() string // of one session; a function, so that printing settings shows no password
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
@@ -88,15 +89,13 @@ func parse(text string) (*settings, error) {
 		return nil, err
 	}
 	s := &settings{sessionTimeout: defaultSessionTimeout, sequenceLimit: maxSequence}
-	if u.Login != "" {
-		if s.user, s.password, err = dsn.Login(u.Login); err != nil {
-			return nil, err
-		}
-		if strings.Contains(s.user, ":") {
-			return nil, errors.New("the user contains a colon, which ZooKeeper's digests do not allow")
-		}
-		s.login = true
+	if s.user, err = s.secret.Login(u.Login); err != nil {
+		return nil, err
 	}
+	if strings.Contains(s.user, ":") {
+		return nil, errors.New("the user contains a colon, which ZooKeeper's digests do not allow")
+	}
+	s.login = s.user != ""
 	if s.hosts, err = dsn.Hosts(u.Hosts, defaultPort); err != nil {
 		return nil, err
 	}
@@ -164,6 +163,7 @@ func (s *settings) parameters() dsn.Parameters {
 		},
 	}
 	s.files.AddTo(p)
+	s.secret.AddTo(p)
 	return p
 }
 

@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -18,8 +19,8 @@ func TestDSNIsReadInFull(t *testing.T) {
 	s, err := parseDSN("zk://al%40ce:p%2F%3F%40%3Aw:x@h1:2182,[::1],h-2.example/a/b?session_timeout=4s&connect_timeout=7s&lease_margin=1s&tick_time=500ms" +
 		"&acl=digest&tls=true&tls_ca=/c%26a.pem&tls_cert=/c.pem&tls_key=/k.pem&tls_server_name=zk&sequence_limit=77")
 	require.NoError(t, err)
-	require.Equal(t, "p/?@:w:x", s.password())
-	s.password = nil
+	require.Equal(t, "p/?@:w:x", passwordOf(t, s))
+	s.secret = dsn.Secret{}
 	require.Equal(t, &settings{
 		hosts: []string{"h1:2182", "[::1]:2181", "h-2.example:2181"}, chroot: "/a/b",
 		user: "al@ce", login: true,
@@ -140,6 +141,7 @@ func FuzzDSN(f *testing.F) {
 	f.Add("zk://u:p@h?acl=digest", "s3cr3t/?@")
 	f.Add("h?names=kazoo", "x")
 	f.Add("[::1]:1/a?tls=true&tls_ca=%2f&tick_time=1s", "x")
+	var none dsn.Secret
 	f.Fuzz(func(t *testing.T, dsn, password string) {
 		if s, err := parseDSN(dsn); err == nil {
 			again, err := parseDSN(s.format())
@@ -147,9 +149,9 @@ func FuzzDSN(f *testing.F) {
 				t.Fatalf("%q was read, and %q not: %v", dsn, s.format(), err)
 			}
 			if s.login {
-				require.Equal(t, s.password(), again.password())
-				s.password, again.password = nil, nil
+				require.Equal(t, passwordOf(t, s), passwordOf(t, again))
 			}
+			s.secret, again.secret = none, none
 			require.Equal(t, s, again)
 		}
 		const mark = "WXYZWXYZ"
@@ -164,12 +166,18 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
+func passwordOf(t testing.TB, s *settings) string {
+	password, err := s.secret.Read(context.Background())
+	require.NoError(t, err)
+	return password
+}
+
 func (s *settings) format() string {
 	var b strings.Builder
 	escape := func(v string) string { return strings.NewReplacer("&", "%26", "%3A", ":").Replace(url.PathEscape(v)) }
 	b.WriteString("zk://")
 	if s.login {
-		b.WriteString(escape(s.user) + ":" + strings.ReplaceAll(url.PathEscape(s.password()), "@", "%40") + "@")
+		b.WriteString(escape(s.user) + ":" + strings.ReplaceAll(url.PathEscape(passwordOf(nil, s)), "@", "%40") + "@")
 	}
 	acl := map[aclMode]string{aclOpen: "open", aclCreator: "creator", aclDigest: "digest"}[s.aclMode]
 	fmt.Fprintf(&b, "%s%s?session_timeout=%v&connect_timeout=%v&sequence_limit=%d&acl=%s&tls=%v",

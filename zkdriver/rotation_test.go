@@ -1,6 +1,7 @@
 package zkdriver
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,4 +63,18 @@ func TestBadTLSFilesArePassingErrorsAfterTheFirstSession(t *testing.T) {
 			require.NoError(t, connects(t, c))
 		})
 	}
+}
+
+func TestASessionSurvivesNewCertificates(t *testing.T) {
+	t.Parallel()
+	certs := testenv.NewCerts(t)
+	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
+	testenv.Rotation{
+		Driver: func(func(context.Context) (string, error)) driver.Driver { return Driver{} },
+		DSN: func(_ string, c *testenv.Certs) string {
+			return "zk://" + server.SecureAddr() + tlsParams(c.CA, c.Client) + "&session_timeout=5m"
+		},
+		Certs:        certs,
+		Certificates: server.Restart,
+	}.Run(t)
 }

@@ -2,7 +2,6 @@ package zkconn
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -114,15 +113,11 @@ func (c *Conn) abandon() {
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	secure, err := d.config.TLS.Load() // the files may have been replaced since Dial
-	if err != nil {
-		return err
-	}
 	var last error
 	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more addresses would leave too little time for each
 	for range tries {
 		address, _ := d.Next()
-		err := d.endSessionAt(ctx, address, secure, timeout/time.Duration(tries))
+		err := d.endSessionAt(ctx, address, timeout/time.Duration(tries))
 		if err == nil {
 			return nil
 		}
@@ -131,10 +126,10 @@ func (d *dialer) endSession(timeout time.Duration) error {
 	return last
 }
 
-func (d *dialer) endSessionAt(ctx context.Context, address string, secure *tls.Config, timeout time.Duration) error {
+func (d *dialer) endSessionAt(ctx context.Context, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	raw, err := d.connectTo(ctx, address, secure)
+	raw, err := d.connectTo(ctx, address)
 	if err != nil {
 		return err
 	}

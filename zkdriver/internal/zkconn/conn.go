@@ -148,13 +148,13 @@ func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
 	}
-	secure, err := config.TLS.Load()
-	if err != nil {
+	if _, err := config.TLS.Load(); err != nil { // rather than retry it until ConnectTimeout
 		return nil, err
 	}
-	c := &Conn{config: config, dialer: newDialer(config, secure), containers: semaphore.NewWeighted(maxContainers),
+	c := &Conn{config: config, dialer: newDialer(config), containers: semaphore.NewWeighted(maxContainers),
 		hasSession: make(chan struct{}), finished: make(chan struct{})}
 	c.dialer.onBegin, c.dialer.onResume, c.dialer.onFail, c.dialer.onEnd = c.begin, c.resume, c.failed, c.end
+	var err error
 	c.client, c.events, err = zk.Connect(config.Hosts, config.SessionTimeout,
 		zk.WithDialer(c.dialer.dial), zk.WithHostProvider(c.dialer), zk.WithEventCallback(c.event),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false))

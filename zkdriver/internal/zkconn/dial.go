@@ -15,7 +15,13 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-func (d *dialer) connectTo(ctx context.Context, host string, config *tls.Config) (net.Conn, error) {
+// connectTo reads the TLS files for each connection, because certificates are
+// renewed while sessions exist.
+func (d *dialer) connectTo(ctx context.Context, host string) (net.Conn, error) {
+	config, err := d.config.TLS.Load()
+	if err != nil {
+		return nil, err
+	}
 	raw, err := d.dialAddress(ctx, host)
 	if err != nil || config == nil {
 		return raw, err

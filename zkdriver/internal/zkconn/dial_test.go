@@ -99,7 +99,7 @@ func TestAddressesTakeTurns(t *testing.T) {
 			}
 			return append([]string(nil), found...), fails
 		}
-		d := newDialer(config, nil)
+		d := newDialer(config)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		dialNext := func() string {

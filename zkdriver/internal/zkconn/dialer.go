@@ -3,7 +3,6 @@ package zkconn
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,7 +18,6 @@ import (
 // other session. It implements zk.HostProvider and zk.Dialer of go-zookeeper.
 type dialer struct {
 	config Config
-	tls    *tls.Config
 	hosts  []string // the hosts of config, in random order
 
 	// Callbacks, which run on go-zookeeper's goroutines and must not block.
@@ -55,8 +53,8 @@ type dialer struct {
 	fatal    chan struct{}      // closed when refused reaches round
 }
 
-func newDialer(config Config, tls *tls.Config) *dialer {
-	d := &dialer{config: config, tls: tls, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{}),
+func newDialer(config Config) *dialer {
+	d := &dialer{config: config, maxRequestPause: maxRequestPause, quit: make(chan struct{}), fatal: make(chan struct{}),
 		known: make(map[string][]string), ready: make(chan struct{})}
 	d.hosts = append(d.hosts, config.Hosts...)
 	shuffle(d.hosts)
@@ -104,7 +102,7 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 		return nil, errDialerClosed
 	}
 	deadline := time.Now().Add(timeout)
-	raw, err := d.connectTo(ctx, address, d.tls)
+	raw, err := d.connectTo(ctx, address)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", address, err)
 		d.recordFailure(nil, err)

@@ -25,7 +25,7 @@ func newPair(t *testing.T) (*frameConn, net.Conn) {
 	// Without a deadline, a test would hang in a write that nobody reads.
 	here.SetDeadline(time.Now().Add(bound))
 	there.SetDeadline(time.Now().Add(bound))
-	c := newFrameConn(here, newDialer(testConfig("h:1"), nil), time.Now().Add(bound))
+	c := newFrameConn(here, newDialer(testConfig("h:1")), time.Now().Add(bound))
 	c.connectWritten, c.handshakeDone = true, true
 	t.Cleanup(c.stopTimer)
 	return c, there

@@ -33,7 +33,7 @@ func fedConn(in []byte, login bool) (*frameConn, *feed, *dialer) {
 	if login {
 		config.Logins = func() [][]byte { return [][]byte{[]byte("u:p")} }
 	}
-	d := newDialer(config, nil)
+	d := newDialer(config)
 	d.onBegin = func(connectReply, driver.Instant) error { return nil }
 	d.onResume = func(driver.Instant) error { return nil }
 	d.onFail = func(error) {}
