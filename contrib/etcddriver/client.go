@@ -31,6 +31,9 @@ type Options struct {
 	// TLS must be the clientv3.Config.TLS that the client was created with,
 	// because the client does not expose it.
 	TLS *tls.Config
+	// Password, if not nil, returns the password for each login of the client's
+	// user, instead of the client's Password.
+	Password func(ctx context.Context) (string, error)
 }
 
 // NewConnector returns a connector for the cluster that an existing client
@@ -63,6 +66,9 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 		s.prefix = options.Prefix
 	}
 	s.tls, s.tlsConfig = options.TLS != nil, options.TLS
+	if err := s.secret.Check(false, options.Password); err != nil {
+		return nil, fmt.Errorf("etcddriver: Options: %w", err)
+	}
 	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen), conns: new(conns)}
 	if _, err := c.following(); err != nil {
 		return nil, err
@@ -79,7 +85,9 @@ func (c *connector) following() (*connector, error) {
 	}
 	s := *c.settings
 	s.user = c.existing.Username
-	s.password = func() string { return c.existing.Password }
+	if !s.secret.Changes() {
+		s.password = func(context.Context) (string, error) { return c.existing.Password, nil }
+	}
 	for _, e := range c.existing.Endpoints() {
 		addr, secure := strings.CutPrefix(e, "https://")
 		addr = strings.TrimPrefix(addr, "http://")

@@ -23,7 +23,7 @@
 //
 // # Data source names
 //
-//	etcd://[user:password@]host[:port][,host[:port]...][/prefix][?parameter=value&...]
+//	etcd://[user[:password]@]host[:port][,host[:port]...][/prefix][?parameter=value&...]
 //
 // The default port is 2379, the default prefix of all keys "dlock". IPv6
 // addresses are in brackets. Any character of the user, password and values may
@@ -34,6 +34,7 @@
 //	                 seconds up to 24h; etcd grants at least one and a half
 //	                 election timeouts (10s)
 //	tls              true: use TLS (false)
+//	password_file    file with the password, read for each login
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM

@@ -40,21 +40,27 @@ type Driver struct {
 	// TLS, if not nil, is used for all connections, as if the data source name
 	// had tls=true. The data source name must then name no TLS files.
 	TLS *tls.Config
+	// Password, if not nil, returns the password for each login of the user in
+	// the data source name, which then has none.
+	Password func(ctx context.Context) (string, error)
 }
 
 // OpenConnector parses a data source name, described in the package
 // documentation. It does no I/O. The error names the invalid part but never
 // quotes the password.
 //
-// Connect reads the TLS files each time, so that it picks up renewed
-// certificates. Before the first session, errors due to TLS files,
-// certificates, user or password don't match driver.ErrUnavailable, because
-// retrying is pointless. Once a session has begun, certificate errors do match,
-// because an operator may be replacing the certificates.
+// Each connection reads the TLS files again, and each login the password file,
+// so that a session survives their renewal. Before the first session, errors due
+// to files, certificates, user or password don't match driver.ErrUnavailable,
+// because retrying is pointless. Once a session has begun, errors due to files
+// and certificates do match, because an operator may be replacing them.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.secret.Check(false, d.Password); err != nil {
+		return nil, fmt.Errorf("etcddriver: dsn: %w", err)
 	}
 	if d.TLS != nil {
 		if s.files.CA+s.files.Cert != "" {
@@ -174,7 +180,11 @@ func (s *settings) locate(err error) error {
 // client returns a new etcd client, logged in if there is a user. The client
 // stays usable after ctx ends.
 func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
-	return c.clientOf(ctx, c.settings.user, c.settings.password())
+	password, err := c.settings.password(ctx)
+	if err != nil {
+		return nil, certificateError{err}
+	}
+	return c.clientOf(ctx, c.settings.user, password)
 }
 
 func (c *connector) clientOf(ctx context.Context, user, password string) (*clientv3.Client, error) {
@@ -185,9 +195,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 	scheme, dial := "http://", c.dialOptions()
 	if config != nil {
 		scheme = "https://"
-		if config.ServerName != "" {
-			dial = append(dial, grpc.WithTransportCredentials(namedServer{credentials.NewTLS(config), config.ServerName}))
-		}
+		dial = append(dial, grpc.WithTransportCredentials(renewed{credentials.NewTLS(config), c.settings}))
 	}
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
@@ -240,6 +248,13 @@ const window = 1 << 20
 func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
+	if login, ok := request.(*pb.AuthenticateRequest); ok {
+		password, err := c.settings.password(ctx)
+		if err != nil {
+			return certificateError{err}
+		}
+		login.Password = password
+	}
 	var at peer.Peer
 	opts = append(opts, grpc.WaitForReady(false), grpc.Peer(&at))
 	return c.askAnother(ctx, request, func(ctx context.Context) error {
@@ -303,7 +318,7 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 		return err
 	}
 	defer other.Close()
-	got, err := other.Authenticate(ctx, c.settings.user, c.settings.password())
+	got, err := other.Authenticate(ctx, c.settings.user, "") // intercept adds the password
 	if err == nil {
 		answer.Header, answer.Token = got.Header, got.Token
 	}

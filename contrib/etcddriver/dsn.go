@@ -19,7 +19,8 @@ type settings struct {
 	prefix    string   // prefix of all keys, without the trailing slash
 
 	user     string
-	password func() string // a function, so that printing settings hides it
+	secret   dsn.Secret                            // of a data source name
+	password func(context.Context) (string, error) // called for each login
 
 	timeout time.Duration // session timeout, in whole seconds
 
@@ -48,8 +49,9 @@ func parseDSN(text string) (*settings, error) {
 }
 
 func newSettings() *settings {
-	return &settings{prefix: defaultPrefix, timeout: defaultTimeout, password: func() string { return "" },
-		lookup: net.DefaultResolver.LookupHost, turns: new(atomic.Int64)}
+	s := &settings{prefix: defaultPrefix, timeout: defaultTimeout, lookup: net.DefaultResolver.LookupHost, turns: new(atomic.Int64)}
+	s.password = s.secret.Read
+	return s
 }
 
 func (s *settings) setTimeout(v string) error {
@@ -68,13 +70,11 @@ func (s *settings) parse(text string) error {
 	if err != nil {
 		return err
 	}
-	if u.Login != "" {
-		if s.user, s.password, err = dsn.Login(u.Login); err != nil {
-			return err
-		}
-		if s.password() == "" {
-			return errors.New("a user without a password: write user:password@")
-		}
+	if s.user, err = s.secret.Login(u.Login); err != nil {
+		return err
+	}
+	if strings.HasSuffix(u.Login, ":") {
+		return errors.New("a user without a password: write user:password@")
 	}
 	if s.endpoints, err = dsn.Hosts(u.Hosts, defaultPort); err != nil {
 		return err
@@ -90,6 +90,7 @@ func (s *settings) parse(text string) error {
 		"tls":             dsn.Bool(&s.tls),
 	}
 	s.files.AddTo(p)
+	s.secret.AddTo(p)
 	if err := p.Parse(u.Query); err != nil {
 		return err
 	}

@@ -17,7 +17,9 @@ func TestADataSourceNameIsReadInFull(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"etcd1:2379", "etcd2:2380", "[::1]:2379"}, s.endpoints)
 	require.Equal(t, "shop", s.user)
-	require.Equal(t, "p@ss/", s.password())
+	password, err := s.password(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "p@ss/", password)
 	require.Equal(t, "a/b", s.prefix)
 	require.Equal(t, 2*time.Minute, s.timeout)
 	require.Equal(t, dsn.TLS{CA: "ca.pem", Cert: "c.pem", Key: "k.pem", ServerName: "etcd.example"}, s.files)
@@ -28,36 +30,37 @@ func TestADataSourceNameNeedsNoMoreThanAHost(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "dlock", s.prefix)
 	require.Equal(t, 10*time.Second, s.timeout)
-	require.Empty(t, s.password())
 }
 
 func TestABadDataSourceNameIsRefusedWithTheReason(t *testing.T) {
 	testenv.RefuseDSNs(t, Driver{}, "etcddriver: ", "geheim", map[string]string{
-		"":                                  "the scheme is not etcd://",
-		"http://etcd1:2379":                 "the scheme is not etcd://",
-		"etcd://":                           "no host",
-		"etcd://etcd1,,etcd2":               "host 2: the name is empty",
-		"etcd://etcd1:port":                 "host 1: the port is not a number",
-		"etcd://etcd1:0":                    "host 1: the port is not a number",
-		"etcd://::1":                        "host 1: more than one colon: an IPv6 address needs brackets",
-		"etcd://geheim@etcd1":               "a user without a password",
-		"etcd://shop:@etcd1":                "a user without a password",
-		"etcd://shop:geheim%zz@etcd1":       "the password has a bad percent escape",
-		"etcd://shop:geheim/x@etcd1":        "an at sign after the hosts",
-		"etcd://shop:geheim?x@etcd1":        "an at sign after the hosts",
-		"etcd://etcd1/a//b":                 "the prefix after the hosts is not a name",
-		"etcd://etcd1/..":                   "the prefix after the hosts is not a name",
-		"etcd://etcd1?timeout=geheim":       `parameter 1: "timeout" is not known`,
-		"etcd://etcd1?session_timeout":      "parameter session_timeout has no value",
-		"etcd://etcd1?session_timeout=1.5s": "not a duration in whole seconds",
-		"etcd://etcd1?session_timeout=0s":   "not a duration in whole seconds",
-		"etcd://etcd1?session_timeout=90":   "not a duration in whole seconds",
-		"etcd://etcd1?tls=yes":              "parameter tls: neither true nor false",
-		"etcd://etcd1?tls=true&tls=true":    "parameter tls is there twice",
-		"etcd://etcd1?tls=%zz":              "parameter tls has a bad percent escape",
-		"etcd://etcd1?tls_ca=ca.pem":        "a tls_ parameter without tls=true",
-		"etcd://etcd1?tls=true&tls_key=k":   "tls_cert and tls_key go together",
-		"etcd://etcd1?tls=true&tls_ca=":     "parameter tls_ca: empty",
+		"":                    "the scheme is not etcd://",
+		"http://etcd1:2379":   "the scheme is not etcd://",
+		"etcd://":             "no host",
+		"etcd://etcd1,,etcd2": "host 2: the name is empty",
+		"etcd://etcd1:port":   "host 1: the port is not a number",
+		"etcd://etcd1:0":      "host 1: the port is not a number",
+		"etcd://::1":          "host 1: more than one colon: an IPv6 address needs brackets",
+		"etcd://geheim@etcd1": "a user without a password",
+		"etcd://shop:@etcd1":  "a user without a password",
+		"etcd://shop:geheim@etcd1?password_file=/f": "a password and password_file",
+		"etcd://etcd1?password_file=/f":             "a password without a user",
+		"etcd://shop:geheim%zz@etcd1":               "the password has a bad percent escape",
+		"etcd://shop:geheim/x@etcd1":                "an at sign after the hosts",
+		"etcd://shop:geheim?x@etcd1":                "an at sign after the hosts",
+		"etcd://etcd1/a//b":                         "the prefix after the hosts is not a name",
+		"etcd://etcd1/..":                           "the prefix after the hosts is not a name",
+		"etcd://etcd1?timeout=geheim":               `parameter 1: "timeout" is not known`,
+		"etcd://etcd1?session_timeout":              "parameter session_timeout has no value",
+		"etcd://etcd1?session_timeout=1.5s":         "not a duration in whole seconds",
+		"etcd://etcd1?session_timeout=0s":           "not a duration in whole seconds",
+		"etcd://etcd1?session_timeout=90":           "not a duration in whole seconds",
+		"etcd://etcd1?tls=yes":                      "parameter tls: neither true nor false",
+		"etcd://etcd1?tls=true&tls=true":            "parameter tls is there twice",
+		"etcd://etcd1?tls=%zz":                      "parameter tls has a bad percent escape",
+		"etcd://etcd1?tls_ca=ca.pem":                "a tls_ parameter without tls=true",
+		"etcd://etcd1?tls=true&tls_key=k":           "tls_cert and tls_key go together",
+		"etcd://etcd1?tls=true&tls_ca=":             "parameter tls_ca: empty",
 	})
 }
 

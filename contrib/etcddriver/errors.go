@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var errExpired = fmt.Errorf("%w: etcd has ended the lease", driver.ErrSessionEnded)
@@ -25,6 +26,8 @@ func classify(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	case code(err) == codes.PermissionDenied:
 		return denied(err, "of the prefix")
+	case errors.Is(err, rpctypes.ErrAuthFailed), errors.As(err, new(certificateError)):
+		return session.Login(err)
 	case isPermanent(err):
 		return err
 	}

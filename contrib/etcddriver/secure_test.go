@@ -248,3 +248,24 @@ func TestNothingIsLogged(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, strings.TrimSpace(string(text)))
 }
+
+func TestASessionSurvivesARotation(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, true))
+	server.EnableAuth("root", "shop", "one", "locks/")
+	testenv.Rotation{
+		Driver: func(f func(context.Context) (string, error)) driver.Driver { return Driver{Password: f} },
+		DSN: func(password string, c *testenv.Certs) string {
+			return "etcd://shop@" + server.Addr() + "/locks?" + password + longSession + "&tls=true&tls_ca=" + c.CA + "&tls_cert=" + c.Client.Cert + "&tls_key=" + c.Client.Key
+		},
+		Certs: certs,
+		Password: func(text string) {
+			server.Etcdctl("--user", "root:root", "user", "delete", "shop")
+			server.Etcdctl("--user", "root:root", "user", "add", "shop:"+text)
+			server.Etcdctl("--user", "root:root", "user", "grant-role", "shop", "locks")
+			server.Restart()
+		},
+		Certificates: server.Restart,
+		Refused:      "invalid user ID or password",
+	}.Run(t)
+}

@@ -1,6 +1,7 @@
 package etcddriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,26 +10,29 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// certificateError is an error caused by certificates or their files. Retrying
-// is pointless until the files change.
+// certificateError is an error caused by certificates, their files or that of
+// the password. Retrying is pointless until the files change.
 type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// namedServer verifies the certificates of all servers against one name. The
-// client library ignores tls.Config.ServerName and uses each host.
-type namedServer struct {
+// renewed reads the certificates for each connection, and verifies those of all
+// servers against one name if there is one. The client library ignores
+// tls.Config.ServerName and uses each host.
+type renewed struct {
 	credentials.TransportCredentials
-	name string
+	settings *settings
 }
 
-func (n namedServer) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return n.TransportCredentials.ClientHandshake(ctx, n.name, conn)
+func (r renewed) ClientHandshake(ctx context.Context, host string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, err := r.settings.loadTLS()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(config).ClientHandshake(ctx, cmp.Or(config.ServerName, host), conn)
 }
 
-func (n namedServer) Clone() credentials.TransportCredentials {
-	return namedServer{n.TransportCredentials.Clone(), n.name}
-}
+func (r renewed) Clone() credentials.TransportCredentials { return r }
 
 // refusedCertificate returns the certificate error behind a failed connection,
 // or nil. It tries a TLS handshake with each server, because the error from
