@@ -66,6 +66,8 @@ func TestCheckOfSentinels(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, "locks", master, redistest.With("requirepass geheim"))
 	at := "redis://:geheim@" + sentinel.Addr() + "?session_timeout=5s"
 	checked(t, at+"&master_name=locks").Has(t, driver.OK, "a master with 0 replicas; grace 5s", "")
+	file := sentinel.Write("password", "geheim\n")
+	checked(t, "redis://"+sentinel.Addr()+"?session_timeout=5s&master_name=locks&sentinel_password_file="+file).Has(t, driver.OK, "a master with 0 replicas", "")
 	checked(t, at+"&master_name=others").Has(t, driver.Problem, `no Sentinel knows the master "others"`, "correct master_name")
 	checked(t, at).Has(t, driver.Problem, "unknown command", "add master_name")
 	checked(t, "redis://"+master.Addr()+"?session_timeout=5s&master_name=locks").Has(t, driver.Problem, "unknown command", "no Sentinel")

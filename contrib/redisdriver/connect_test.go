@@ -497,3 +497,26 @@ func TestNothingWaitsForASilentSentinel(t *testing.T) {
 	_, err = io.Copy(io.Discard, conn)
 	require.NoError(t, err, "the connection stays open")
 }
+
+func TestASessionSurvivesARotation(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := redistest.Start(t, redistest.WithTLS(certs))
+	server.Do("ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all")
+	kill := func() {
+		server.Do("CLIENT", "KILL", "TYPE", "normal")
+		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	testenv.Rotation{
+		Driver: func(f func(context.Context) (string, error)) driver.Driver { return Driver{Password: f} },
+		DSN: func(password string, c *testenv.Certs) string {
+			return asNew("rediss://shop@" + server.SecureAddr() + "?" + password + "session_timeout=1h&tls_ca=" + c.CA + "&tls_cert=" + c.Client.Cert + "&tls_key=" + c.Client.Key)
+		},
+		Certs:    certs,
+		Password: func(text string) { server.Do("ACL", "SETUSER", "shop", "resetpass", ">"+text); kill() },
+		Certificates: func() {
+			server.Do("CONFIG", "SET", "tls-cert-file", certs.Server.Cert, "tls-key-file", certs.Server.Key, "tls-ca-cert-file", certs.CA)
+			kill()
+		},
+		Refused: "WRONGPASS",
+	}.Run(t)
+}

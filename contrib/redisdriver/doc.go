@@ -33,6 +33,8 @@
 //	empty_is_new     true: a namespace without data needs no grace; only for
 //	                 tests: see docs/operate/fail-over.md (false)
 //	addr             host:port of another host in the list; may be repeated
+//	password_file    file with the password, read for each connection
+//	sentinel_password_file  the same for the Sentinels' password
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM

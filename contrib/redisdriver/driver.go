@@ -17,14 +17,21 @@ func init() { dlock.Register("redis", Driver{}) }
 
 // Driver implements [driver.Driver] for Redis. The zero value is ready to use.
 // The package documentation describes the data source name.
-type Driver struct{}
+type Driver struct {
+	// Password, if not nil, returns the password for each new connection, such
+	// as a token of a cloud service. The data source name then has none.
+	Password func(ctx context.Context) (string, error)
+}
 
 // OpenConnector parses a data source name. It does no I/O. Errors say which
 // part is wrong but never quote a value, because it may be a password.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
+func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.checkSecrets(d.Password); err != nil {
+		return nil, fmt.Errorf("redisdriver: dsn: %w", err)
 	}
 	return &connector{settings: s, addrs: s.addrs}, nil
 }

@@ -29,7 +29,9 @@ type settings struct {
 	emptyNew  bool          // a store without data needs no grace period
 	addrs     []string      // in the order to try them
 	tls       *tlsFiles
+	secret    dsn.Secret
 	sentinel  *sentinel
+	watchers  dsn.Secret // of the Sentinels
 
 	// dialer is the dialer of the client passed to NewConnector, or nil. It
 	// does TLS, and it finds the master if the client uses Sentinel.
@@ -66,6 +68,32 @@ func parseDSN(text string) (*settings, error) {
 		return nil, fmt.Errorf("redisdriver: dsn: %w", err)
 	}
 	return s, nil
+}
+
+// checkSecrets checks the passwords. The argument program is Driver.Password.
+func (s *settings) checkSecrets(program func(context.Context) (string, error)) error {
+	if s.sentinel == nil {
+		if s.watchers.Changes() {
+			return errors.New("parameter sentinel_password_file is only for Sentinel, with master_name")
+		}
+	} else if err := s.watchers.Check(s.sentinel.options().Password != "", nil); err != nil {
+		return fmt.Errorf("of the Sentinels: %w", err)
+	}
+	return s.secret.Check(s.options().Password != "", program)
+}
+
+// withSecret makes each new connection log in with the password of that moment.
+func withSecret(o redis.Options, secret *dsn.Secret) *redis.Options {
+	if user := o.Username; secret.Changes() {
+		o.CredentialsProviderContext = func(ctx context.Context) (string, string, error) {
+			password, err := secret.Read(ctx)
+			if err != nil {
+				err = dialError{err}
+			}
+			return user, password, err
+		}
+	}
+	return &o
 }
 
 func parse(text string) (*settings, error) {
@@ -208,7 +236,11 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 }
 
 func (s *settings) parameters() dsn.Parameters {
-	return dsn.Parameters{
+	p := make(dsn.Parameters)
+	s.watchers.AddTo(p)
+	p["sentinel_password_file"] = p["password_file"]
+	s.secret.AddTo(p)
+	maps.Copy(p, dsn.Parameters{
 		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
 		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
 		"replicas":        dsn.Int(&s.replicas, 0, maxReplicas),
@@ -219,7 +251,8 @@ func (s *settings) parameters() dsn.Parameters {
 			}
 			return nil
 		},
-	}
+	})
+	return p
 }
 
 func goodNamespace(s string) bool {
@@ -259,7 +292,7 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 	common := redis.Options{DialTimeout: f.DialTimeout, ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout}
 	asking := common
 	asking.Username, asking.Password = f.SentinelUsername, f.SentinelPassword
-	s.sentinel = &sentinel{f.MasterName, func() *redis.Options { o := asking; return &o }}
+	s.sentinel = &sentinel{f.MasterName, func() *redis.Options { return withSecret(asking, &s.watchers) }}
 	o := common
 	o.Username, o.Password, o.DB, o.ClientName, o.Protocol = f.Username, f.Password, f.DB, f.ClientName, f.Protocol
 	o.PoolSize, o.PoolTimeout, o.MinIdleConns, o.MaxIdleConns = f.PoolSize, f.PoolTimeout, f.MinIdleConns, f.MaxIdleConns
@@ -313,7 +346,7 @@ func (s *settings) keep(o *redis.Options) error {
 	o.DisableIdentity = true
 	o.TLSConfig = nil // the driver's dialer does TLS
 	kept := *o
-	s.options = func() *redis.Options { o := kept; return &o }
+	s.options = func() *redis.Options { return withSecret(kept, &s.secret) }
 	return nil
 }
 

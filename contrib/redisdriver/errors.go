@@ -14,6 +14,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/dsn"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // Prefixes of the error replies from the driver's own scripts.
@@ -78,6 +79,9 @@ func mark(err error) error {
 			if strings.Contains(err.Error(), part) {
 				return fmt.Errorf("the driver needs Redis 7 or Valkey: the server lacks %s: %w", what, err)
 			}
+		}
+		if reply := redis.Error(nil); replied(err, "WRONGPASS") || replied(err, "NOAUTH") || !errors.As(err, &reply) {
+			err = session.Login(err)
 		}
 		return err
 	}
