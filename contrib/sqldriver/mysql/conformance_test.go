@@ -59,16 +59,12 @@ func newCaseOn(t *testing.T, server *mysqltest.Server, params ...string) *caseSt
 		Begin: func(ctx context.Context, dial sqltest.Dial, wrap func(session.Store) session.Store) (*session.Session, error) {
 			inner := c.connector()
 			inner.config.DialFunc = dial
-			st, err := newStore(inner)
-			if err != nil {
-				return nil, err
-			}
+			st := newStore(inner)
 			return inner.begin(ctx, st, wrap(st))
 		},
 		Connector: func() driver.Connector { return c.connector() },
 		Late: func(id string) sqlstore.Store {
-			st, err := newStore(c.connector())
-			assert.NoError(c.t, err)
+			st := newStore(c.connector())
 			st.id = id
 			return st
 		},

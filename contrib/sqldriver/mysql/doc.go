@@ -27,6 +27,7 @@
 //	empty_is_new     true: new tables need no grace; only for tests: see
 //	                 docs/operate/fail-over.md (false)
 //	max_connections  the connections of a session, at least 3 (8)
+//	password_file    file with the password, read for each connection
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM

@@ -20,12 +20,16 @@ import (
 func init() { dlock.Register("mysql", Driver{}) }
 
 // Driver implements [driver.Driver] for MySQL and MariaDB, as "mysql".
-type Driver struct{}
+type Driver struct {
+	// Password, if not nil, returns the password for each new connection, such
+	// as a token of a cloud service. The data source name then has none.
+	Password func(ctx context.Context) (string, error)
+}
 
 // OpenConnector parses a data source name, described in the package
 // documentation. Only Connect reads files.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
-	config, o, err := parseDSN(dsn)
+func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	config, o, err := parseDSN(dsn, d.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +107,7 @@ func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Sessi
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("mysql: connect: %w", err)
 	}
-	st, err := newStore(c)
-	if err != nil {
-		return nil, fmt.Errorf("mysql: connect: %w", err)
-	}
+	st := newStore(c)
 	set(st)
 	s, err := c.begin(ctx, st, st)
 	if err != nil {

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 // go-sql-driver/mysql in a data source name.
 type options struct {
 	sqlstore.Settings
-	files dsn.TLS
+	files  dsn.TLS
+	secret dsn.Secret
 }
 
 func defaults() options { return options{Settings: sqlstore.Defaults()} }
@@ -29,8 +31,9 @@ const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a data source name into the parts for go-sql-driver/mysql and
 // for this package. No error repeats a part of the password, even if the last
-// slash belongs to the password because the database name is missing.
-func parseDSN(text string) (*mysql.Config, options, error) {
+// slash belongs to the password because the database name is missing. The
+// argument program is Driver.Password.
+func parseDSN(text string, program func(context.Context) (string, error)) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
 	if slash < 0 || strings.Contains(text[:slash], "://") && !strings.ContainsAny(text[:slash], "@(") || isURL(text) {
@@ -84,6 +87,9 @@ func parseDSN(text string) (*mysql.Config, options, error) {
 	if len(config.DBName) > maxDatabase {
 		return nil, o, fmt.Errorf("mysql: dsn: the name of the database is longer than %d bytes", maxDatabase)
 	}
+	if err := o.secret.Check(config.Passwd != "", program); err != nil {
+		return nil, o, fmt.Errorf("mysql: dsn: %w", err)
+	}
 	// Discard the log, because the logged errors are also returned.
 	config.Logger = new(mysql.NopLogger)
 	return config, o, nil
@@ -124,6 +130,7 @@ func (o *options) parameters() dsn.Parameters {
 	p := make(dsn.Parameters)
 	o.Settings.AddTo(p)
 	o.files.AddTo(p)
+	o.secret.AddTo(p)
 	return p
 }
 

@@ -52,6 +52,7 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		start + "tls_ca=%2Fca.pem":                                 "a tls_ parameter without tls=true",
 		start + "tls=true&tls_ca=":                                 `tls_ca: empty`,
 		start + "tls=true&tls_cert=%2Fcert":                        "tls_cert and tls_key go together",
+		start + "password_file=%2Ff":                               "a password and password_file",
 		start + "readTimeout=soon":                                 `"readTimeout" has a bad value`,
 		start + "parseTime=perhaps":                                `"parseTime" has a bad value`,
 	})
@@ -88,9 +89,7 @@ func TestConnectNamesTheFileThatIsWrong(t *testing.T) {
 func TestNoValuePrintsThePassword(t *testing.T) {
 	c, err := Driver{}.OpenConnector("dlock:" + secret + "@tcp(db:3306)/locks")
 	require.NoError(t, err)
-	st, err := newStore(c.(*connector))
-	require.NoError(t, err)
-	testenv.HideSecret(t, secret, c, st)
+	testenv.HideSecret(t, secret, c, newStore(c.(*connector)))
 }
 
 func TestArgumentsStayInTheirLiterals(t *testing.T) {

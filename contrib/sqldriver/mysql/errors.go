@@ -75,13 +75,16 @@ func markError(ctx context.Context, err error) error {
 		if slices.Contains(temporary, n) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
+		if n == 1045 || n == 1698 { // access denied
+			err = session.Login(err)
+		}
 		if slices.Contains(unchanged, n) {
 			err = session.Refused(err)
 		}
 		return err
 	}
 	if permanent(err) {
-		return session.Refused(err)
+		return session.Refused(session.Login(err))
 	}
 	if notSent(err) {
 		err = session.Refused(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -11,23 +12,34 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // configOf returns the configuration for connections that the session opens
-// itself. It reads the TLS files.
-func configOf(c *connector) (*mysql.Config, error) {
+// itself.
+func configOf(c *connector) *mysql.Config {
 	config := c.config.Clone()
+	config.Params = lockWaits(c.options.Timeout)
+	config.Params["sql_safe_updates"] = "0"                  // the server would refuse some deletions
+	_ = config.Apply(mysql.BeforeConnect(c.options.refresh)) // it never fails
+	return config
+}
+
+// refresh reads the password and the TLS files for a new connection.
+func (o *options) refresh(ctx context.Context, config *mysql.Config) error {
 	host, _, _ := net.SplitHostPort(config.Addr)
-	files, err := c.options.loadTLS(host)
+	files, err := o.loadTLS(host)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if files != nil {
 		config.TLS = files
 	}
-	config.Params = lockWaits(c.options.Timeout)
-	config.Params["sql_safe_updates"] = "0" // the server would refuse some deletions
-	return config, nil
+	if o.secret.Changes() {
+		config.Passwd, err = o.secret.Read(ctx)
+	}
+	return err
 }
 
 func (s *store) open() (*sql.DB, func(), error) {
@@ -65,7 +77,7 @@ func (g greeter) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	switch {
 	case err == nil:
 		return conn, nil
-	case dialFailed(err):
+	case dialFailed(err), errors.As(err, new(*dsn.FileError)), errors.Is(err, driver.ErrUnavailable): // the last two are of refresh
 		return nil, err
 	case ctx.Err() != nil && number(err) == 0:
 		return nil, fmt.Errorf("no answer from %s in the handshake: %w", g.addr, err)

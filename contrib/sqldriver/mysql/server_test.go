@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -656,4 +657,21 @@ func TestConnectionsAtRest(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	})
+}
+
+func TestASessionSurvivesARotation(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := mysqltest.Start(t, mysqltest.WithTLS(certs.Server))
+	server.SQL(t, "", "CREATE USER shop IDENTIFIED BY 'one'; GRANT ALL ON *.* TO shop")
+	testenv.Rotation{
+		Driver: func(f func(context.Context) (string, error)) driver.Driver { return Driver{Password: f} },
+		DSN: func(password string, c *testenv.Certs) string {
+			return fmt.Sprintf("shop@tcp(%s)/%s?%ssession_timeout=1h&empty_is_new=true&tls=true&tls_ca=%s",
+				server.Addr(), server.Database(), password, url.QueryEscape(c.CA))
+		},
+		Certs:        certs,
+		Password:     func(text string) { server.SQL(t, "", "ALTER USER shop IDENTIFIED BY '"+text+"'; KILL USER shop") },
+		Certificates: func() { server.SQL(t, "", "FLUSH SSL; KILL USER shop") },
+		Refused:      "Access denied",
+	}.Run(t)
 }

@@ -35,17 +35,14 @@ type store struct {
 
 var _ sqlstore.Store = (*store)(nil)
 
-func newStore(c *connector) (*store, error) {
+func newStore(c *connector) *store {
 	s := &store{connector: c, id: crand.Text(), database: c.database}
 	if c.config != nil {
 		s.database = c.config.DBName
-		var err error
-		if s.config, err = configOf(c); err != nil {
-			return nil, err
-		}
+		s.config = configOf(c)
 	}
 	s.Pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, s.open)
-	return s, nil
+	return s
 }
 
 // hexArray is a procedure argument sent as a JSON array of hex-encoded strings.

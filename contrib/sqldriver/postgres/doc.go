@@ -25,6 +25,8 @@
 //	schema           the schema of the tables (dlock)
 //	max_connections  the connections of a session, at least 3 (8)
 //	notify           false: look for changes, do not LISTEN (true)
+//	password_file    file with the password, read for each connection, as are
+//	                 sslrootcert, sslcert, sslkey and passfile
 //	grace            how long no lock is granted after a fail-over, from
 //	                 session_timeout to 1h (session_timeout)
 //	empty_is_new     true: a new schema needs no grace; only for tests: see

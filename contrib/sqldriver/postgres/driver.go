@@ -21,12 +21,16 @@ func init() { dlock.Register("postgres", Driver{}) }
 
 // Driver implements [driver.Driver] for PostgreSQL databases. It is registered
 // as "postgres".
-type Driver struct{}
+type Driver struct {
+	// Password, if not nil, returns the password for each new connection, such
+	// as a token of a cloud service. The data source name then has none.
+	Password func(ctx context.Context) (string, error)
+}
 
 // OpenConnector parses a data source name, described in the package
 // documentation.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
-	config, o, err := parseDSN(dsn)
+func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	config, o, err := parseDSN(dsn, d.Password)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,6 +21,9 @@ type options struct {
 	sqlstore.Settings
 	schema string
 	notify bool
+	secret dsn.Secret
+	// reload parses the URL again, and so reads the files that it names.
+	reload func() (*pgx.ConnConfig, error)
 }
 
 func defaults() options {
@@ -30,8 +34,8 @@ const minConnectTimeout = 500 * time.Millisecond
 
 // parseDSN splits a data source name into the parts for pgx and for this
 // package. No error repeats a part of the password, even if special characters
-// in it are not escaped.
-func parseDSN(text string) (*pgx.ConnConfig, options, error) {
+// in it are not escaped. The argument program is Driver.Password.
+func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	if text != "" && !strings.Contains(text, "://") {
 		text = urlOf(text)
@@ -65,10 +69,21 @@ func parseDSN(text string) (*pgx.ConnConfig, options, error) {
 	if err := o.Check(); err != nil {
 		return nil, o, fmt.Errorf("postgres: dsn: %w", err)
 	}
+	_, given := u.User.Password()
+	if err := o.secret.Check(given || query.Has("password"), program); err != nil {
+		return nil, o, fmt.Errorf("postgres: dsn: %w", err)
+	}
 	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
-	config, err := pgx.ParseConfig(u.String())
+	o.reload = func() (*pgx.ConnConfig, error) {
+		config, err := pgx.ParseConfig(u.String())
+		if err != nil {
+			return nil, errors.New(reason(err, hidden))
+		}
+		return config, nil
+	}
+	config, err := o.reload()
 	if err != nil {
-		return nil, o, fmt.Errorf("postgres: dsn: %s", reason(err, hidden))
+		return nil, o, fmt.Errorf("postgres: dsn: %w", err)
 	}
 	switch query.Get("target_session_attrs") {
 	case "read-write":
@@ -174,6 +189,7 @@ func (o *options) parameters() dsn.Parameters {
 		},
 	}
 	o.Settings.AddTo(p)
+	o.secret.AddTo(p)
 	return p
 }
 

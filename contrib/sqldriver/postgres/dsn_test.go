@@ -38,6 +38,8 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"postgres://dlock:" + secret + "@db/l?schema=My-Schema":                    `schema: not a name`,
 		"postgres://dlock:" + secret + "@db/l?schema=":                             `schema: not a name`,
 		"postgres://dlock:" + secret + "@db/l?max_connections=2":                   `max_connections: not a number from 3`,
+		"postgres://dlock:" + secret + "@db/l?password_file=/f":                    "a password and password_file",
+		"host=db password=" + secret + " password_file=/f":                         "a password and password_file",
 		"postgres://dlock:" + secret + "@db/l?notify=perhaps":                      `notify: neither true nor false`,
 		"postgres://dlock:" + secret + "@db/l?sslmode=sometimes":                   "sslmode is invalid",
 		"postgres://dlock:" + secret + "@db/l?sslrootcert=/no/such":                "unable to read CA file",
@@ -56,6 +58,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 		"@db:5433/locks?session_timeout=3s&schema=jobs&max_connections=5&notify=false&application_name=shop")
 	require.NoError(t, err)
 	got := c.(*connector)
+	got.options.reload = nil // functions are never equal
 	want := options{Settings: sqlstore.Settings{Timeout: 3 * time.Second, Connections: 5}, schema: "jobs"}
 	assert.Equal(t, want, got.options)
 	if p := got.config.RuntimeParams; p["application_name"] != "shop" || p["client_encoding"] != "UTF8" || len(p) != 2 {
@@ -65,6 +68,7 @@ func TestDSNSetsTheOptions(t *testing.T) {
 		` schema=jobs max_connections=5 notify=false default_query_exec_mode=simple_protocol`)
 	require.NoError(t, err)
 	got = c.(*connector)
+	got.options.reload = nil
 	assert.Equal(t, want, got.options)
 	assert.Equal(t, `a 'b\`, got.config.Password)
 	assert.Equal(t, "on", got.config.RuntimeParams["standard_conforming_strings"])

@@ -60,7 +60,7 @@ func markError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	}
 	if untrusted(err) {
-		return session.Refused(err)
+		return session.Refused(session.Login(err))
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
@@ -97,6 +97,9 @@ func markServerError(server *pgconn.PgError, err error) error {
 	}
 	if hasPrefix(server.Code, temporary) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	if strings.HasPrefix(server.Code, "28") { // a wrong password, for example
+		err = session.Login(err)
 	}
 	isError := server.Severity == "ERROR" || server.SeverityUnlocalized == "ERROR"
 	if isError && hasPrefix(server.Code, unchanged) && server.Code != noRight {

@@ -6,10 +6,12 @@ import (
 	"net"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // newPool returns a pool that calls unconfirmed before a reply is read to a
@@ -27,9 +29,22 @@ func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
 				unconfirmed()
 			}
 		}
-		return sql.OpenDB(stdlib.GetConnector(*config)), links.close, nil
+		return sql.OpenDB(stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(c.options.refresh))), links.close, nil
 	})
 	return pool
+}
+
+// refresh reads the password and the certificates for a new connection.
+func (o *options) refresh(ctx context.Context, config *pgx.ConnConfig) error {
+	fresh, err := o.reload()
+	if err != nil {
+		return &dsn.FileError{Err: err}
+	}
+	config.Password, config.TLSConfig, config.Fallbacks = fresh.Password, fresh.TLSConfig, fresh.Fallbacks
+	if o.secret.Changes() {
+		config.Password, err = o.secret.Read(ctx)
+	}
+	return err
 }
 
 // links tracks the network connections of a pool, so that all can be closed at

@@ -313,3 +313,26 @@ func TestConnectionsAtRest(t *testing.T) {
 		return n
 	})
 }
+
+func TestASessionSurvivesARotation(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := pgtest.Start(t, pgtest.WithTLS(certs.Server))
+	server.SQL(t, "CREATE ROLE shop SUPERUSER LOGIN PASSWORD 'one'")
+	testenv.Rotation{
+		Driver: func(f func(context.Context) (string, error)) driver.Driver { return Driver{Password: f} },
+		DSN: func(password string, c *testenv.Certs) string {
+			return fmt.Sprintf("postgres://shop@localhost:%d/postgres?%ssslmode=verify-full&sslrootcert=%s&session_timeout=1h&empty_is_new=true",
+				server.Port(0), password, c.CA)
+		},
+		Certs: certs,
+		Password: func(text string) {
+			server.SQL(t, "ALTER ROLE shop PASSWORD '"+text+"'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'shop'")
+		},
+		Certificates: func() {
+			server.Copy(certs.Server.Cert)
+			server.Copy(certs.Server.Key)
+			server.Restart()
+		},
+		Refused: "password authentication failed",
+	}.Run(t)
+}

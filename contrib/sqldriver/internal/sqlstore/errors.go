@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 var (
@@ -68,12 +69,13 @@ func CheckVersion(where string, version, need int) error {
 	return nil
 }
 
-// Untrusted reports whether the client has rejected the server's certificate,
-// so that a retry is pointless.
+// Untrusted reports whether the client has rejected the server's certificate, or
+// could not use a file of its own, so that a retry is pointless.
 func Untrusted(err error) bool {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var verification *tls.CertificateVerificationError
-	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification)
+	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) ||
+		errors.As(err, new(*dsn.FileError))
 }
