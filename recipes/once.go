@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
@@ -35,9 +36,9 @@ const lookAgainFor = 5 * time.Second
 // context and token within f as with [RWMutex.WithLock]. f must cope with an
 // earlier run that ended halfway.
 //
-// After f has returned nil, Once stores the tick beside the lock, as
-// [Lock.SetValue] does, even if ctx has ended by then. Do not store other values
-// beside this lock.
+// After f has returned nil, Once stores the tick and the node's name beside the
+// lock, as [Lock.SetValue] does, even if ctx has ended by then. Do not store
+// other values beside this lock.
 //
 // If ran is false and err nil, the tick has been done. Otherwise the errors are
 // those of WithLock, and these:
@@ -164,8 +165,14 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 	return run, due, nil
 }
 
+// parseRun returns the time of the last successful run, which is zero if there
+// was none. What follows it tells people where the last run was: see dlock last.
 func parseRun(value []byte) (time.Time, error) {
-	at, err := time.Parse(time.RFC3339Nano, string(value))
+	text, _, _ := strings.Cut(string(value), " ")
+	if text == "-" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return at, errors.New("the value beside the lock is not the time of a run: use another lock for it")
 	}
@@ -175,7 +182,7 @@ func parseRun(value []byte) (time.Time, error) {
 // recordRun records the time of a run. If the lock was lost, the error does not
 // say so, because Unlock returns that, too.
 func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
-	value := at.UTC().AppendFormat(nil, time.RFC3339Nano)
+	value := append(at.UTC().AppendFormat(nil, time.RFC3339Nano), " "+l.Node()...)
 	err := l.setValue(ctx, value)
 	switch {
 	case err == nil, m.keeps(ctx, value):
