@@ -31,6 +31,7 @@ type command struct {
 var commands = []command{
 	{"run", "run a command while it holds a lock", runMain, true},
 	{"queue", "show who holds a lock and who waits for it", queue, false},
+	{"last", "tell when a job of run -once-per ran last", last, false},
 	{"ls", "list the locks that somebody holds or waits for", ls, false},
 	{"top", "show all locks at a glance, and again every two seconds", top, false},
 	{"serve", "show the same as a page for the browser", serve, false},

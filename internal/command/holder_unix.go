@@ -224,8 +224,10 @@ func (h *holderProcess) runOncePer() int {
 	status := 0
 	ran, err := m.OncePer(h.ctx, h.settings.OncePer, func(_ context.Context, lock *dlock.Lock) (err error) {
 		stop()
+		began := time.Now()
 		status, err = h.work(lock)
 		if err == nil && (status != 0 || errors.Is(context.Cause(h.ctx), errOrphaned)) {
+			h.recordFailure(m, lock, began, status)
 			err = errFailed
 		}
 		return err
@@ -236,7 +238,7 @@ func (h *holderProcess) runOncePer() int {
 		return h.refused(err)
 	case !ran && h.settings.ShowsWaits:
 		if last, _, err := m.Value(h.ctx); err == nil {
-			h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, last, h.settings.OncePer)
+			h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, parseLast(string(last)).Succeeded, h.settings.OncePer)
 		}
 	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
 		h.say("%v", err)
@@ -245,6 +247,18 @@ func (h *holderProcess) runOncePer() int {
 		return lostStatus
 	}
 	return status
+}
+
+// recordFailure stores the failed run for dlock last, beside the time of the last
+// success. It is best effort.
+func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began time.Time, status int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), closeFor)
+	defer cancel()
+	value, _, err := m.Value(ctx)
+	if err == nil {
+		run := lastRun{Succeeded: parseLast(string(value)).Succeeded, Failed: began.UTC().Format(time.RFC3339), Status: &status, Node: lock.Node()}
+		_ = lock.SetValue(ctx, []byte(run.String()))
+	}
 }
 
 func (h *holderProcess) open() error {

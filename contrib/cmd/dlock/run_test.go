@@ -84,6 +84,16 @@ func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 
 func TestOncePerRunsACommandOnce(t *testing.T) {
 	home := t.TempDir()
+	last := func(status int, text, json string) {
+		t.Helper()
+		got, out := runIn(t, home, "last", "job")
+		assert.Equal(t, status, got)
+		assert.Regexp(t, text, out)
+		_, out = runIn(t, home, "last", "-json", "job")
+		assert.Regexp(t, json, out)
+	}
+	const at, node = `"\d{4}-[^"]*Z"`, `"\S+-W-\d+"`
+	last(1, "^job has never run\n$", `^{"lock":"job"}`)
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -98,7 +108,16 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 		status, out := runIn(t, home, append([]string{"run", "-once-per", "1h"}, c.args...)...)
 		assert.Equal(t, c.status, status, "%v", c.args)
 		assert.Regexp(t, c.out, out, "%v", c.args)
+		if status == 3 {
+			last(0, `^job failed with exit status 3 on \S+ at \S+Z, \d\S*s ago; it never succeeded\n$`, `^{"lock":"job","failed":`+at+`,"status":3,"node":`+node+`}`)
+		}
 	}
+	last(0, `^job succeeded last at \S+Z, \d\S*s ago, with exit status 0 on \S+\n$`, `^{"lock":"job","succeeded":`+at+`,"status":0,"node":`+node+`}`)
+	status, _ := runIn(t, home, "run", "-once-per", "1ns", "job", "--", "sh", "-c", "exit 4")
+	assert.Equal(t, 4, status)
+	last(0, "^job failed with exit status 4 .*; it had succeeded at ", `,"succeeded":`+at+`,"failed":`+at+`,"status":4,`)
+	status, _ = runIn(t, home, "run", "-once-per", "1h", "job", "--", "sh", "-c", "exit 5")
+	assert.Equal(t, 0, status, "a failure leaves the time of the last success")
 }
 
 func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
