@@ -80,6 +80,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch name := args[0]; name {
 	case "help", "-h", "-help", "--help":
 		return help(ctx, args[1:], stdout, stderr)
+	case "-version", "--version":
+		return find("version").main(ctx, args[1:], stdout, stderr)
 	default:
 		if c := find(name); c != nil {
 			return c.main(ctx, args[1:], stdout, stderr)

@@ -160,6 +160,7 @@ func TestTextInTheManualIsNoRequest(t *testing.T) {
 
 func TestVersionNamesTheDrivers(t *testing.T) {
 	out := printed(t, "version")
+	assert.Equal(t, out, printed(t, "--version"))
 	assert.Regexp(t, `^dlock \S.*\n`, out)
 	assert.Regexp(t, `(?m)^built with: go1\.\S+ for \w+/\w+$`, out)
 	assert.Contains(t, out, "\ndrivers: "+strings.Join(dlock.Drivers(), ", ")+"\n")

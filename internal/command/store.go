@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,7 +43,7 @@ var systemConfig = "/etc/dlock/config"
 
 // flags defines the flags that name the store.
 func (s *store) flags(f *flag.FlagSet) {
-	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: "+driverVariable+" of the environment, then the config file)")
+	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: that of the scheme of -dsn, such as zk://, then "+driverVariable+"\nof the environment, then the config file)")
 	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there: every user of this machine can see arguments)")
 	f.StringVar(&s.config, "config", "", "`file` with the lines driver = ..., dsn = ... and require = shared\n(if not given: "+configVariable+" of the environment, then dlock/config in the\nuser's configuration directory, then "+systemConfig+")")
 }
@@ -61,8 +62,11 @@ func (s *store) resolve() error {
 	}
 	sources := []source{{s.driver, s.dsn, ""}, {os.Getenv(driverVariable), os.Getenv(dsnVariable), os.Getenv(requireVariable)}, file}
 	s.driver, s.dsn = "", ""
-	for _, from := range sources {
-		s.driver = cmp.Or(s.driver, from.driver)
+	for i := range sources {
+		if from := &sources[i]; s.driver == "" {
+			from.driver = cmp.Or(from.driver, driverOf(from.dsn))
+			s.driver = from.driver
+		}
 	}
 	for _, from := range sources {
 		if from.driver == "" || from.driver == s.driver {
@@ -74,7 +78,7 @@ func (s *store) resolve() error {
 	case s.driver == "" && s.dsn == "" && s.config != "":
 		return fmt.Errorf("config file %s: it names no store: remove it, or give it a line such as driver = redis", s.config)
 	case s.driver == "" && s.dsn != "" && !isPath(s.dsn):
-		return errors.New("-dsn needs the -driver of its store, such as -driver zk, unless it is a path such as /var/lib/locks.db")
+		return errors.New("-dsn needs the -driver of its store, unless it is a path such as /var/lib/locks.db or begins with one of " + strings.Join(knownSchemes(), ", "))
 	case s.driver == "" && !known:
 		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s\n(without them %s uses a file)", driverVariable, dsnVariable, allDrivers)
 	case s.driver == "mem":
@@ -97,6 +101,29 @@ func (s *store) resolve() error {
 		return errors.New("the dsn in the config file is a relative path, which names another file in each directory: give an absolute one")
 	}
 	return nil
+}
+
+// schemes maps the schemes of data source names to their drivers. The others are
+// the names of drivers.
+var schemes = map[string]string{"rediss": "redis", "valkey": "redis", "valkeys": "redis", "unix": "redis", "postgresql": "postgres"}
+
+// driverOf returns the driver whose scheme a data source name has, or "".
+func driverOf(dsn string) string {
+	scheme, _, found := strings.Cut(dsn, "://")
+	name := cmp.Or(schemes[scheme], scheme)
+	if found && slices.Contains(dlock.Drivers(), name) {
+		return name
+	}
+	return ""
+}
+
+func knownSchemes() (known []string) {
+	for _, name := range slices.Concat(dlock.Drivers(), slices.Sorted(maps.Keys(schemes))) {
+		if text := name + "://"; driverOf(text) != "" && name != localDriver && name != "mem" && name != "mysql" {
+			known = append(known, text)
+		}
+	}
+	return known
 }
 
 // isPath reports whether a data source name is certainly a file path.

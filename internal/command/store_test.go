@@ -50,6 +50,10 @@ func TestTheStoreComesFromFlagsThenEnvironmentThenFile(t *testing.T) {
 		{flags: source{"", "zk://a", ""}, env: source{"zk", "zk://b", ""}, want: source{"zk", "zk://a", ""}},
 		{flags: source{"", "zk://a", ""}, file: source{"zk", "zk://c", ""}, want: source{"zk", "zk://a", ""}},
 		{flags: source{"zk", "", ""}, env: source{"redis", "redis://b", ""}, want: source{"zk", "", ""}},
+		{flags: source{"", "zk://a", ""}, env: source{"redis", "redis://b", ""}, want: source{"zk", "zk://a", ""}},
+		{env: source{"", "valkeys://b", ""}, file: source{"zk", "zk://c", ""}, want: source{"redis", "valkeys://b", ""}},
+		{flags: source{"zk", "", ""}, env: source{"", "redis://b", ""}, want: source{"zk", "redis://b", ""}},
+		{flags: source{"", "frob://b", ""}, file: source{"zk", "zk://c", ""}, want: source{"zk", "frob://b", ""}},
 		{flags: source{"zk", "", ""}, env: source{"redis", "redis://b", ""}, file: source{"zk", "zk://c", ""}, want: source{"zk", "zk://c", ""}},
 	} {
 		config := withoutStore(t)
@@ -71,7 +75,8 @@ func TestAStoreThatIsNoneIsRefused(t *testing.T) {
 	}{
 		{store{driver: "mem"}, "-driver mem excludes nobody"},
 		{store{driver: "frob"}, `unknown driver "frob": this program has the drivers ` + strings.Join(dlock.Drivers(), ", ")},
-		{store{dsn: "zk://zk1/locks"}, "-dsn needs the -driver"},
+		{store{dsn: "postgres://db"}, "begins with one of "},
+		{store{dsn: "frob://alice:geheim@h"}, "zk://, rediss://, unix://, valkey://, valkeys://"},
 		{store{dsn: "locks.db"}, "-dsn needs the -driver"},
 	} {
 		withoutStore(t)
