@@ -233,6 +233,8 @@ func TestRunExitStatuses(t *testing.T) {
 		{[]string{"../l", "--", "true"}, 2, "bad name"},
 		{[]string{"-w", "0", "l", "--", "true"}, 2, "must be a positive time"},
 		{[]string{"-w", "soon", "l", "--", "true"}, 2, "must be a positive time"},
+		{[]string{"-E", "256", "l", "--", "true"}, 2, "-E takes a status from 0 to 255"},
+		{[]string{"-max", "1d12h", "l", "--", "true"}, 0, ""},
 		{[]string{"-driver", "mem", "l", "--", "true"}, 2, "excludes nobody"},
 		{[]string{"-driver", "redis", "l", "--", "true"}, 2, "contrib/cmd/dlock has all"},
 	} {
@@ -329,7 +331,12 @@ func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
 		assert.Contains(t, j.stderr.String(), "dlock run: not run: l: ")
 		assert.Contains(t, j.stderr.String(), "-W-0000000001", "it names the holder")
 	}
-	for _, flags := range [][]string{{"-n"}, {"-w", "1500ms"}} {
+	for _, flags := range [][]string{{"-q", "-E", "7", "-n"}, {"-q", "-E", "7", "-w", "1500ms", "-shared"}} {
+		j := startJob(t, dsn, "echo wrong", flags...)
+		assert.Empty(t, j.ends(t, 7))
+		assert.Empty(t, j.stderr.String())
+	}
+	for _, flags := range [][]string{{"-n"}, {"-w", "1500ms"}, {"-n", "-q"}} {
 		j := startJob(t, filepath.Join(t.TempDir(), "missing"), "echo wrong", flags...)
 		assert.Empty(t, j.ends(t, 122))
 		assert.Equal(t, flags[0] == "-w", strings.Contains(j.stderr.String(), "still connecting to the store file"), "%s", &j.stderr)
@@ -602,6 +609,18 @@ func TestHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	}
 	j := startJob(t, longStore(t), "exit 6", "-hold", "10ms")
 	j.ends(t, 6)
+}
+
+func TestACommandThatHangsIsEnded(t *testing.T) {
+	t.Parallel()
+	dsn := longStore(t)
+	for _, script := range []string{"sleep 600 & exec sleep 600", stubborn + "while :; do sleep 600; done"} {
+		j := startJob(t, dsn, script, "-max", "300ms")
+		j.ends(t, 124)
+		assert.Contains(t, j.stderr.String(), "dlock run: the command has run for 300ms: ending it")
+		j.requireNone(t)
+		requireContenders(t, dsn, 0)
+	}
 }
 
 func TestSharedLocksRunTogether(t *testing.T) {

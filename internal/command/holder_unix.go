@@ -38,6 +38,9 @@ const (
 	longestMargin = 20 * time.Second
 	// sayAfter is how long dlock run waits before it says for what.
 	sayAfter = time.Second
+	// killDelay is the time between SIGTERM and SIGKILL for a command that has
+	// run for longer than -max.
+	killDelay = 10 * time.Second
 	// closeFor limits how long closing the session may take.
 	closeFor = 5 * time.Second
 )
@@ -227,7 +230,7 @@ func (h *holderProcess) runOncePer() int {
 		began := time.Now()
 		status, err = h.work(lock)
 		if err == nil && (status != 0 || errors.Is(context.Cause(h.ctx), errOrphaned)) {
-			h.recordFailure(m, lock, began, status)
+			h.recordFailure(m, lock, began, max(status, 1)) // 1 if dlock has died
 			err = errFailed
 		}
 		return err
@@ -344,12 +347,15 @@ func (h *holderProcess) refused(err error) int {
 	if context.Cause(h.ctx) != nil {
 		return h.interruptedStatus()
 	}
-	h.say("not run: %v%s", err, h.holder(err))
 	timedOut := errors.Is(err, dlock.ErrTimeout) && !h.settings.Try
-	if errors.Is(err, dlock.ErrUnavailable) || !timedOut && !errors.Is(err, dlock.ErrLocked) {
-		return storeStatus
+	locked := !errors.Is(err, dlock.ErrUnavailable) && (timedOut || errors.Is(err, dlock.ErrLocked))
+	if !locked || !h.settings.Quiet {
+		h.say("not run: %v%s", err, h.holder(err))
 	}
-	return lockedStatus
+	if locked {
+		return h.settings.Locked
+	}
+	return storeStatus
 }
 
 // holder describes the lock's holder if err says only that the lock is held.
@@ -418,6 +424,10 @@ func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os
 func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(h.margin/8, 1))
 	defer tick.Stop()
+	var tooLong <-chan time.Time
+	if h.settings.Max > 0 {
+		tooLong = time.After(h.settings.Max)
+	}
 	for seen := time.Now(); ; { // seen is when the lease was last found valid
 		select {
 		case s := <-h.exited:
@@ -426,6 +436,10 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 		case <-h.orphaned:
 			h.end(0, nil)
 			return signalBaseStatus + int(syscall.SIGKILL), nil
+		case <-tooLong:
+			h.say("the command has run for %v: ending it", h.settings.Max)
+			h.end(killDelay, lock.Lost())
+			return tooLongStatus, h.lostBy(lock.Err(), "")
 		case <-lock.Lost():
 		case <-tick.C:
 		}

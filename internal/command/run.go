@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ const (
 	lockedStatus      = 121 // command not run: another contender has the lock
 	storeStatus       = 122 // command not run: the store failed
 	lostStatus        = 123 // the lock was lost while the command ran
+	tooLongStatus     = 124 // the command ran for longer than -max, as with timeout
 	cannotWatchStatus = 125 // command not run: dlock could not find its processes, or not start its own
 	cannotRunStatus   = 126
 	notFoundStatus    = 127
@@ -60,7 +62,10 @@ type runSettings struct {
 	Driver, DSN string
 	Name        string
 	Shared, Try bool
+	Quiet       bool
+	Locked      int // exit status if the lock is not granted in time
 	Wait, Hold  time.Duration
+	Max         time.Duration // 0 for no limit
 	OncePer     time.Duration // 0 to run always
 	Path        string        // the executable of Command
 	Command     []string      // as typed
@@ -77,30 +82,47 @@ func (r *runSettings) flags() *flag.FlagSet {
 	f.SetOutput(io.Discard)
 	f.BoolVar(&r.Shared, "shared", false, "take the lock shared with other holders that take it shared")
 	f.BoolVar(&r.Try, "n", false, "fail at once if the lock is not free")
+	f.BoolVar(&r.Quiet, "q", false, "say nothing if the lock is not granted because of -n or -w")
+	f.IntVar(&r.Locked, "E", lockedStatus, "exit with this `status` if the lock is not granted because of -n or -w")
 	f.Var((*seconds)(&r.Wait), "w", "wait for the lock and the store for at most this `time`, such as 30s or 30\n(if not given: no limit for the lock, and about a minute for the store)")
 	f.Var((*seconds)(&r.Hold), "hold", "keep the lock for at least this `time`, also if the command ends earlier")
-	f.Var((*seconds)(&r.OncePer), "once-per", "do not run the command if one has succeeded in this `time`, such as 1h")
+	f.Var((*seconds)(&r.Max), "max", "end a command that runs for longer than this `time`, such as 1h")
+	f.Var((*seconds)(&r.OncePer), "once-per", "do not run the command if one has succeeded in this `time`, such as 1h or 7d")
 	f.BoolVar(&r.NamesStore, "v", false, "name the store; say who holds the lock, or that -once-per has run\nnothing, also if standard error is not a terminal")
 	r.store.flags(f)
 	return f
 }
 
-// seconds is a duration flag that takes a plain number for seconds, like the
-// flags of flock and timeout.
+// seconds is a duration flag that takes days, as in 1d12h, and a plain number for
+// seconds, like the flags of flock and timeout.
 type seconds time.Duration
 
 func (s *seconds) String() string { return time.Duration(*s).String() }
 
 func (s *seconds) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		d, err = time.ParseDuration(text + "s")
-	}
+	d, err := parseTime(text)
 	if err != nil || d <= 0 {
-		return errors.New("must be a positive time such as 30s")
+		return errors.New("must be a positive time such as 30s, 1h30m or 1d12h")
 	}
 	*s = seconds(d)
 	return nil
+}
+
+func parseTime(text string) (time.Duration, error) {
+	first, rest, found := strings.Cut(text, "d")
+	if !found {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			d, err = time.ParseDuration(text + "s")
+		}
+		return d, err
+	}
+	days, err := strconv.ParseUint(first, 10, 16) // at most 180 years, so that the sum fits
+	if err != nil || rest == "" {
+		return time.Duration(days) * 24 * time.Hour, err
+	}
+	d, err := time.ParseDuration(rest)
+	return time.Duration(days)*24*time.Hour + d, err
 }
 
 // parseRun parses the arguments of dlock run. It returns flag.ErrHelp, or an
@@ -128,6 +150,9 @@ func parseRun(args []string) (*runSettings, error) {
 	}
 	if r.OncePer > 0 && (r.Try || r.Shared) {
 		return r, errors.New("-once-per waits for the command that runs, in case that it fails: leave out -n and -shared")
+	}
+	if r.Locked < 0 || r.Locked > 255 {
+		return r, errors.New("-E takes a status from 0 to 255")
 	}
 	if err := driver.CheckQueue(r.Name); err != nil {
 		return r, err

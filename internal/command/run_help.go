@@ -19,9 +19,11 @@ Exit status: that of the command, or 128 + n if signal n ended it. Or:
     2  not run: the arguments or the config file are not valid
     0  also if -once-per says that no run is due
   121  not run: another holder has the lock, and -n or -w says not to wait
+       (-E sets another status)
   122  not run: the store could not be reached, or failed
   123  the lock was lost before it was released: the command was ended, or
        others may have had the lock while it ran
+  124  the command was ended because it ran for longer than -max
   125  not run: dlock could not watch the command, for example without /proc
   126  not run: the file cannot be executed
   127  not run: there is no such command
@@ -35,7 +37,8 @@ What holds the lock
 
 The lock is held until the command and all that it started have ended. Processes
 that are left when the command has ended get SIGTERM, and SIGKILL after the
-grace (see below).
+grace (see below). A command that runs for longer than -max, and all that it
+started, get SIGTERM, and SIGKILL after 10 s. Then the lock is released.
 -hold 30s keeps the lock for 30 s at least, so that a short job that cron starts
 on several machines at the same time runs once, if their clocks differ by less.
 Use it with -n. A signal ends that wait. -once-per does more.
@@ -49,7 +52,7 @@ the next one runs it; otherwise they exit with status 0 and do nothing. The hour
 counts from the start of a run, by the clock of the store; a start may come two
 minutes early, but at most a quarter of the period, so clocks may differ by a
 minute. (Where the store has no clock, as etcd, those of the machines count.)
-What has run is kept in the store. For a daily job give less than 24h: the day on
+What has run is kept in the store: see dlock last. For a daily job give less than 24h: the day on
 which daylight saving time begins has 23 hours, and the job would be left out.
 
 Signals
@@ -116,7 +119,7 @@ func writeRunHelp(w io.Writer) {
 	if !slices.Contains(dlock.Drivers(), localDriver) {
 		examples, local = "", withoutLocal
 	}
-	examples += `  dlock run -driver zk -dsn zk://zk1:2181/locks -w 30s backup -- ./backup.sh
+	examples += `  dlock run -dsn zk://zk1:2181/locks -w 30s backup -- ./backup.sh
   0 3 * * * dlock run -once-per 20h nightly -- /usr/local/bin/nightly   (crontab)
 `
 	fmt.Fprintf(w, runHelp, examples, local)

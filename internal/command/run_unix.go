@@ -74,7 +74,7 @@ func supervise(r *runSettings, stderr io.Writer) int {
 	catchBrokenPipes()
 	adoptOrphans()
 	r.Group = terminalGroup()
-	r.ShowsWaits = r.NamesStore || isTerminal(os.Stderr)
+	r.ShowsWaits = r.NamesStore || !r.Quiet && isTerminal(os.Stderr)
 	err := checkProcesses()
 	if err == nil {
 		err = s.start()

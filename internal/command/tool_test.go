@@ -330,6 +330,17 @@ func TestHostileTextIsNotPrinted(t *testing.T) {
 	assert.NotContains(t, errs.String(), "\u202e")
 }
 
+func TestATimeMayHaveDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"30": 30 * time.Second, "1.5h": 90 * time.Minute, "1d": 24 * time.Hour, "1d12h": 36 * time.Hour, "10d30m": 240*time.Hour + 30*time.Minute,
+		"": 0, "d": 0, "0d": 0, "-1d": 0, "1.5d": 0, "1d2": 0, "1d-25h": 0, "12h1d": 0, "99999d": 0, "1dd": 0,
+	} {
+		var got seconds
+		assert.Equal(t, want > 0, got.Set(text) == nil, text)
+		assert.Equal(t, want, time.Duration(got), text)
+	}
+}
+
 func TestPeriodsAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0.0s", 8250 * time.Millisecond: "8.2s", 42 * time.Second: "42s", 75 * time.Second: "1m15s",
