@@ -89,7 +89,6 @@ func TestTheManifestsRunDlock(t *testing.T) {
 		assert.Empty(t, dsn.Query().Get("session_timeout"), "so it is 10 s, and the kill delay an eighth of that")
 		assert.Greater(t, field(pod, "terminationGracePeriodSeconds"), 2+5, "kill delay, and unlocking")
 
-		run.Env = append(run.Env, "DLOCK_DSN="+strings.Split(dsn.String(), "?")[0])
 		// dlock looks for the command last, when everything else is right.
 		assert.Equal(t, []string{"/usr/local/bin/dlock"}, list(field(pod, "containers", "command")))
 		out, _ := run.CombinedOutput()
