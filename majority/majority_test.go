@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
-	"github.com/dlock-go/dlock/fence"
 	"github.com/dlock-go/dlock/majority"
 	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
@@ -114,13 +111,6 @@ func (w *stores) locking(m *majority.Mutex) <-chan *majority.Lock {
 	return granted
 }
 
-// drop ends the host's session in a store without telling the host.
-func (w *stores) drop(host string, store int) {
-	if s, known := w.sessions.Load(fmt.Sprint(host, " ", store)); known {
-		w.all[store].Faults().Drop(s.(driver.Session))
-	}
-}
-
 // expire ends the sessions of all clients of a store.
 func (w *stores) expire(store int) {
 	w.all[store].Faults().ExpireAll()
@@ -174,50 +164,6 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, l.Unlock(), "it was held to the end")
 		require.Error(t, ctx.Err())
-	})
-}
-
-func TestMajorityIsLostWithTheMajority(t *testing.T) {
-	inStores(t, 3, func(w *stores) {
-		l := w.lock(w.majority("web1"))
-		ctx := l.Context(bg)
-		w.expire(2)
-		w.expire(1)
-		require.ErrorIs(t, l.Err(), dlock.ErrLost)
-		require.ErrorIs(t, context.Cause(ctx), dlock.ErrLost)
-		require.ErrorIs(t, l.Unlock(), dlock.ErrLost)
-	})
-}
-
-// Stores lose the lock one after the other, as in a rolling restart, or were away
-// at the grant.
-func TestALongHoldSurvivesThatStoresRestartOneAfterTheOther(t *testing.T) {
-	inStores(t, 3, func(w *stores) {
-		up := w.all[2].Faults().Down()
-		l := w.lock(w.majority("web1"))
-		ctx := l.Context(bg)
-		up()
-		awaitAll := func() {
-			t.Helper()
-			for range 60 {
-				time.Sleep(soon)
-				if !slices.ContainsFunc(l.All(), func(one *dlock.Lock) bool { return one.Err() != nil }) {
-					return
-				}
-			}
-			t.Fatal(l)
-		}
-		awaitAll()
-		for i := range 3 {
-			w.expire(i)
-			awaitAll()
-		}
-		require.NoError(t, ctx.Err())
-		assert.Equal(t, []int64{1, 1, 0}, l.Tokens(), "those of the grant")
-		_, err := w.majority("web2").TryLock(bg)
-		require.ErrorIs(t, err, dlock.ErrLocked)
-		w.expire(0)
-		require.NoError(t, l.Unlock(), "while it takes the lock again")
 	})
 }
 
@@ -323,127 +269,6 @@ func TestMajorityEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// guarded is a resource protected by the lock. It counts the current holders,
-// and remembers the greatest token of each store.
-type guarded struct {
-	*stores
-	marks  fence.Marks
-	inside atomic.Int32
-	grants atomic.Int32
-}
-
-// contend makes each worker take the lock several times, and calls use with
-// each. It fails the test if there is another holder, or if a token is lower
-// than that of an earlier holder.
-func (g *guarded) contend(workers, turns int, use func(host string, l *majority.Lock)) {
-	var all sync.WaitGroup
-	for i := range workers {
-		host := fmt.Sprint("web", i)
-		m := g.majority(host)
-		all.Go(func() {
-			for range turns {
-				l, err := m.Lock(bg)
-				if !assert.NoError(g, err) {
-					return
-				}
-				assert.EqualValues(g, 1, g.inside.Add(1), "holders at the same time")
-				g.grants.Add(1)
-				assert.NoError(g, g.write(l.Tokens()), "a rightful holder is refused")
-				use(host, l)
-			}
-		})
-	}
-	all.Wait()
-	assert.EqualValues(g, workers*turns, g.grants.Load())
-}
-
-func (g *guarded) write(tokens []int64) error {
-	return g.marks.DoAll("account/7", tokens, func() error { return nil })
-}
-
-func (g *guarded) leave() { g.inside.Add(-1) }
-
-// Even while stores fail and recover, there must be only one holder at a time,
-// and the resource must refuse late writes of earlier holders.
-func TestMajorityHasOneHolderWhileStoresComeAndGo(t *testing.T) {
-	seeds := 60
-	if testing.Short() {
-		seeds = 6
-	}
-	for seed := range seeds {
-		inStores(t, 3+2*(seed%2), func(w *stores) {
-			random := rand.New(rand.NewPCG(uint64(seed), 0))
-			g := &guarded{stores: w}
-			var before []int64 // the tokens of the last holder, guarded by the lock under test
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				g.contend(6, 10, func(_ string, l *majority.Lock) {
-					if before != nil {
-						assert.ErrorIs(t, g.write(before), fence.ErrStale)
-					}
-					before = l.Tokens()
-					time.Sleep(10 * time.Millisecond)
-					lost := l.Err()
-					g.leave()
-					if lost == nil {
-						_ = l.Unlock() // fails if the lock has been lost since
-					} else {
-						assert.ErrorIs(t, l.Unlock(), dlock.ErrLost)
-					}
-				})
-			}()
-			for over := false; !over; {
-				store := w.all[random.IntN(len(w.all))]
-				up := store.Faults().Down()
-				time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
-				up()
-				select {
-				case <-done:
-					over = true
-				case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
-				}
-			}
-		})
-	}
-}
-
-// A holder may have lost its lock in most stores, and still write before it
-// notices. The write must be refused if there has been another holder.
-func TestMarksRefuseHoldersThatWereCutOff(t *testing.T) {
-	seeds := 40
-	if testing.Short() {
-		seeds = 5
-	}
-	var late, kept atomic.Int32
-	for seed := range seeds {
-		inStores(t, 5, func(w *stores) {
-			random := rand.New(rand.NewPCG(uint64(seed), 1))
-			g := &guarded{stores: w}
-			g.contend(4, 8, func(host string, l *majority.Lock) {
-				time.Sleep(10 * time.Millisecond)
-				g.leave()
-				held := g.grants.Load()
-				for _, store := range random.Perm(5)[:random.IntN(6)] {
-					w.drop(host, store)
-				}
-				time.Sleep(5 * time.Second) // hangs
-				switch {
-				case l.Err() == nil:
-					kept.Add(1)
-					assert.NoError(t, g.write(l.Tokens()), "a minority is lost")
-				case g.grants.Load() > held:
-					late.Add(1)
-					assert.ErrorIs(t, g.write(l.Tokens()), fence.ErrStale)
-				}
-				_ = l.Unlock()
-			})
-		})
-	}
-	assert.Positive(t, late.Load())
-	assert.Positive(t, kept.Load())
-}
-
 func TestASilentMinorityDelaysAGrantOnlyBriefly(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		m := w.majority("web1")
@@ -508,31 +333,6 @@ func TestAWaiterGoesOnToTheNextStoreWhenItsSessionHasEnded(t *testing.T) {
 		assert.Equal(t, []int64{0, 2, 2}, l.Tokens())
 		require.NoError(t, l.Unlock())
 		first.down.Store(false)
-	})
-}
-
-// The lock in one store is lost before a majority is granted. Others may get
-// greater tokens from that store, so its token must be reported as zero.
-func TestALockThatWasLostBeforeTheGrantHasNoToken(t *testing.T) {
-	inStores(t, 5, func(w *stores) {
-		others := w.clients("web1")
-		var blocking []*dlock.Lock
-		for i := 2; i < 5; i++ {
-			l, err := others[i].RWMutex("q").Lock(bg)
-			require.NoError(t, err)
-			blocking = append(blocking, l)
-		}
-		granted := w.locking(w.majority("web2"))
-		w.expire(1)
-		for _, l := range blocking[:2] {
-			require.NoError(t, l.Unlock())
-		}
-		l := <-granted
-		tokens := l.Tokens()
-		assert.Zero(t, tokens[1])
-		assert.NotContains(t, []int64{tokens[0], tokens[2], tokens[3]}, int64(0))
-		assert.NoError(t, l.Unlock())
-		assert.NoError(t, blocking[2].Unlock())
 	})
 }
 

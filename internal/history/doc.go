@@ -35,6 +35,8 @@
 // goroutines of a client wake at the same instant. In odd seeds two actors
 // share a client.
 //
+// In further runs, actors lock a majority of three stores behind the gate.
+//
 // # What is recorded
 //
 // A logical clock gives every call and every return a tick of its own. A loss

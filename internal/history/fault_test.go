@@ -33,7 +33,7 @@ func (r *run) expire(c *process) {
 	r.note("c%d expires", c.number)
 	r.count("session expired")
 	c.disturb(time.Now())
-	r.store.Faults().Expire(s)
+	c.store.Faults().Expire(s)
 }
 
 // cut disconnects a session for a while, possibly for longer than the session
@@ -47,7 +47,7 @@ func (r *run) cut(c *process) {
 	kind, d := kinds[r.rand.IntN(len(kinds))], r.span(20*time.Second)
 	mend := func() {}
 	if kind.requests && kind.replies || r.rand.IntN(2) == 0 {
-		mend = r.store.Faults().CutOff(s)
+		mend = c.store.Faults().CutOff(s)
 	}
 	r.note("c%d.%d is cut off for %v: %+v", c.number, number, d, kind)
 	r.count("cut off")
@@ -74,7 +74,7 @@ func (r *run) pause(c *process) {
 	r.count("process paused")
 	c.setPaused(true)
 	r.resume = r.gate.step + 1 + r.rand.IntN(60)
-	r.store.Faults().Pause(s, d)
+	c.store.Faults().Pause(s, d)
 }
 
 func (r *run) wakeUp() {

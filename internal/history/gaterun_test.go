@@ -40,6 +40,8 @@ type run struct {
 	warned  []*possession    // locks of the client that is being closed, see judgeClose
 	closing sync.WaitGroup
 	heals   []func()
+	inject  func() // injects a fault
+	step    func() // called before each step; nil for none
 
 	mu       sync.Mutex
 	held     map[*handle]*possession
@@ -75,7 +77,7 @@ func play(t *testing.T, seed uint64, wrap spoiler) *run {
 		doubts:   map[int64]bool{},
 		nodeless: map[*actor]nodelessWaiter{},
 	}
-	r.record.watch = r
+	r.record.watch, r.inject = r, r.fault
 	if r.bare = rnd.IntN(6) == 0 && wrap == nil; r.bare {
 		r.wrap = func(_ *memdriver.Store, s driver.Session) driver.Session { return bare{s} }
 	}
@@ -101,12 +103,11 @@ func options(rnd *rand.Rand) []memdriver.Option {
 	return nil
 }
 
-// perform runs all actors until they finish, then closes the clients. Faults
-// may hit the closes, too.
+// perform runs all actors until they finish, then closes the clients.
 func (r *run) perform() {
 	var playing sync.WaitGroup
 	for i := range clients {
-		c := r.newProcess(i)
+		c := r.newProcess(i, r.store, r.hooks())
 		r.processes = append(r.processes, c)
 		for j := range r.sharing() {
 			a := r.newActor(c, 1+i*10+j)
@@ -115,6 +116,11 @@ func (r *run) perform() {
 		}
 	}
 	r.until(&playing)
+	r.closeAll()
+}
+
+// closeAll closes all clients. Faults may hit the closes, too.
+func (r *run) closeAll() {
 	for i, c := range r.processes {
 		r.closing.Go(func() {
 			// Two clients must not act at the same instant, because the seed
@@ -159,6 +165,9 @@ func (r *run) until(group *sync.WaitGroup) {
 	for range maxSteps {
 		synctest.Wait()
 		r.judge()
+		if r.step != nil {
+			r.step()
+		}
 		select {
 		case <-done:
 			return
@@ -178,7 +187,7 @@ func (r *run) next() {
 	r.passing = nil
 	if r.rand.IntN(100) < 4 && r.faults > 0 {
 		r.faults--
-		r.fault()
+		r.inject()
 		return
 	}
 	ready := r.gate.ready()

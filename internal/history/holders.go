@@ -20,9 +20,15 @@ import (
 // ready to use and safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
-	holder *dlock.Lock // latest holder whose Work has not ended
-	last   int64       // token of the latest holder
+	holder claim // latest holder whose Work has not ended
+	last   int64 // token of the latest holder
 	grants atomic.Int64
+}
+
+// claim is a lock as its holder sees it.
+type claim interface {
+	Err() error
+	Token() int64
 }
 
 // Work holds the lock l for two milliseconds, sometimes longer, or until it is
@@ -47,13 +53,13 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.holder == l {
+	if h.holder == claim(l) {
 		h.holder = nil
 	}
 }
 
 // enter records l as the holder. It returns false if l is lost.
-func (h *Holders) enter(l *dlock.Lock) (in bool, err error) {
+func (h *Holders) enter(l claim) (in bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	alone := h.holder == nil || h.holder.Err() != nil

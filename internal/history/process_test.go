@@ -7,6 +7,7 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
+	"github.com/dlock-go/dlock/memdriver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -14,6 +15,8 @@ import (
 // actors share its lock client.
 type process struct {
 	run    *run
+	store  *memdriver.Store
+	trace  *recipes.Trace
 	number int
 	faults *faults.Connector
 	slot   *slot
@@ -31,8 +34,8 @@ type process struct {
 // cut tells which directions of a session are blocked.
 type cut struct{ requests, replies bool }
 
-func (r *run) newProcess(number int) *process {
-	c := &process{run: r, number: number, cuts: make(map[int]cut)}
+func (r *run) newProcess(number int, store *memdriver.Store, trace *recipes.Trace) *process {
+	c := &process{run: r, store: store, trace: trace, number: number, cuts: make(map[int]cut)}
 	c.faults = faults.New(c, r.gate.plan(c))
 	c.slot = newSlot(number, c.open)
 	return c
@@ -41,7 +44,7 @@ func (r *run) newProcess(number int) *process {
 // Connect connects to the real store. It is called by the connector in
 // c.faults, which adds the faults.
 func (c *process) Connect(ctx context.Context) (driver.Session, error) {
-	s, err := c.run.store.Connect(ctx)
+	s, err := c.store.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func (c *process) Connect(ctx context.Context) (driver.Session, error) {
 	defer c.mu.Unlock()
 	c.present = s
 	if c.run.wrap != nil {
-		return c.run.wrap(c.run.store, s), nil
+		return c.run.wrap(c.store, s), nil
 	}
 	return s, nil
 }
@@ -57,7 +60,7 @@ func (c *process) Connect(ctx context.Context) (driver.Session, error) {
 func (c *process) open() *recipes.Client {
 	backOffs := 0
 	var mu sync.Mutex
-	return recipes.NewClient(c.faults, recipes.WithTrace(c.run.hooks()), recipes.WithBackOff(func() recipes.BackOff {
+	return recipes.NewClient(c.faults, recipes.WithTrace(c.trace), recipes.WithBackOff(func() recipes.BackOff {
 		mu.Lock()
 		defer mu.Unlock()
 		backOffs++
