@@ -43,15 +43,16 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
+func connectSilent(t *testing.T) (driver.Session, *sqltest.Silence) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
 	require.NoError(t, err)
+	silence := sqltest.NewSilence(t, server.Addr())
 	c.(*connector).config.DialFunc = silence.Dial
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
-	return s
+	return s, silence
 }
 
 func TestConnectingHasATimeLimit(t *testing.T) {
@@ -81,29 +82,13 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	server := mysqltest.Shared(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := connect(ctx, server.DSN(server.Database()), func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return &losingConn{Conn: conn, text: "SHOW VARIABLES", lost: cancel}, err
-	})
+	silence := sqltest.NewSilence(t, server.Addr())
+	silence.Begin("SHOW VARIABLES")
+	go func() { <-silence.Held; cancel() }()
+	err := connect(ctx, server.DSN(server.Database()), silence.Dial)
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no answer from "+server.Addr()+": ") {
 		t.Errorf("error %v", err)
 	}
-}
-
-// losingConn is a connection that discards each statement that contains the
-// string text, and calls lost.
-type losingConn struct {
-	net.Conn
-	text string
-	lost func()
-}
-
-func (c *losingConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(c.text)) {
-		c.lost()
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
 }
 
 // List must return although its connection falls silent between the rows of the

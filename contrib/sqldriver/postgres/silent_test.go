@@ -36,15 +36,16 @@ func TestForgottenConnections(t *testing.T) {
 	sqltest.ForgottenConnections(t, connectSilent)
 }
 
-func connectSilent(t *testing.T, silence *sqltest.Silence) driver.Session {
+func connectSilent(t *testing.T) (driver.Session, *sqltest.Silence) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=8s"))
 	require.NoError(t, err)
+	silence := sqltest.NewSilence(t, server.Addr())
 	c.(*connector).config.DialFunc = silence.Dial
 	s, err := c.Connect(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
-	return s
+	return s, silence
 }
 
 func TestConnectingHasATimeLimit(t *testing.T) {

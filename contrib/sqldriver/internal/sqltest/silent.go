@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +19,42 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Silence simulates a firewall that drops connections without closing them. It
-// affects the connections opened by its Dial method.
+// Silence is a proxy that simulates a firewall, which drops connections without
+// closing them. It affects the connections opened by its Dial method.
 type Silence struct {
-	mu    sync.Mutex
-	texts []string      // guarded by mu
-	conns []*silentConn // guarded by mu
+	*testenv.Proxy
+	Held   <-chan struct{} // closed when the first connection has fallen silent
+	mu     sync.Mutex
+	texts  []string // guarded by mu
+	opened int      // connections so far; guarded by mu
+	silent int      // how many of these, the first ones, have fallen silent; guarded by mu
+}
+
+// NewSilence returns a Silence in front of the server at addr.
+func NewSilence(t *testing.T, addr string) *Silence {
+	s := new(Silence)
+	s.Proxy = testenv.NewProxy(t, addr, s.protocol)
+	s.Held = s.HoldRequests(func(op int32) bool { return op == lost }).Held()
+	return s
+}
+
+// lost is the operation of a request that never arrives.
+const lost = 1
+
+// protocol makes each piece of bytes from the client a request.
+func (s *Silence) protocol() (requests, replies testenv.FrameReader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number := s.opened
+	s.opened++
+	return func(r io.Reader) (testenv.Frame, error) {
+		f, err := testenv.ReadBytes(r)
+		f.Kind = testenv.Request
+		if s.begins(f.Bytes, number) {
+			f.Op = lost
+		}
+		return f, err
+	}, testenv.ReadBytes
 }
 
 // Begin makes the next connection that sends the first text fall silent, so
@@ -37,13 +66,13 @@ func (s *Silence) Begin(texts ...string) {
 	s.texts = texts
 }
 
-// begins reports whether b contains the text that makes its connection fall
-// silent, see Begin.
-func (s *Silence) begins(b []byte) bool {
+// begins reports whether b makes its connection fall silent: because it contains
+// the text, see Begin, or because the connection is one of those to be silent.
+func (s *Silence) begins(b []byte, number int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.texts) == 0 || !bytes.Contains(b, []byte(s.texts[0])) {
-		return false
+		return number < s.silent
 	}
 	s.texts = s.texts[1:]
 	return true
@@ -60,48 +89,20 @@ func (s *Silence) left() int {
 func (s *Silence) forget(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) < n {
+	if s.opened < n {
 		return false
 	}
-	for _, c := range s.conns {
-		c.silent.Store(true)
-	}
+	s.silent = s.opened
 	return true
 }
 
-func (s *Silence) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	c := &silentConn{Conn: conn, silence: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conns = append(s.conns, c)
-	return c, nil
+// Dial connects to the proxy, whatever the address.
+func (s *Silence) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, s.Addr())
 }
 
-type silentConn struct {
-	net.Conn
-	silence *Silence
-	silent  atomic.Bool
-}
-
-// Write discards b if the connection is silent, but reports success.
-func (c *silentConn) Write(b []byte) (int, error) {
-	if c.silence.begins(b) {
-		c.silent.Store(true)
-	}
-	if c.silent.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
-// Connecting begins a session whose connections are opened by
-// silence, so that a test can make them fall silent.
-type Connecting func(t *testing.T, silence *Silence) driver.Session
+// Connecting begins a session whose connections a test can make fall silent.
+type Connecting func(t *testing.T) (driver.Session, *Silence)
 
 // SilentConnection checks that requests on a connection that falls silent
 // return, even without a deadline. sent returns a name as encoded in a request.
@@ -155,8 +156,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			silence := new(Silence)
-			s := connect(t, silence)
+			s, silence := connect(t)
 			own, err := s.Create(t.Context(), "queue", driver.NodeSpec{Prefix: "a-W-", Data: []byte("own")})
 			require.NoError(t, err)
 			silence.Begin(sent("queue"))
@@ -206,8 +206,7 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			silence := new(Silence)
-			s := connect(t, silence)
+			s, silence := connect(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			require.NoError(t, prepare(ctx, silence, s))
@@ -227,8 +226,7 @@ func silentBackground(t *testing.T, connect Connecting, sent func(name string) s
 // ForgottenConnections checks that a session survives a firewall that drops all
 // of its connections, many of them idle.
 func ForgottenConnections(t *testing.T, connect Connecting) {
-	silence := new(Silence)
-	s := connect(t, silence)
+	s, silence := connect(t)
 	for !silence.forget(7) {
 		var all sync.WaitGroup
 		for range 6 {
