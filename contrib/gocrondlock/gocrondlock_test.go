@@ -234,6 +234,23 @@ func TestALeaderThatLostItsLockIsNoLeader(t *testing.T) {
 	})
 }
 
+func TestALeaderEndsTheSessionOfItsLostLock(t *testing.T) {
+	inTime(t, func(t *testing.T, s *memdriver.Store) {
+		store := &remembering{Store: s}
+		client := dlock.NewClient(store)
+		defer client.Close()
+		elector := gocrondlock.NewElector(client, "leader")
+		require.NoError(t, elector.IsLeader(bg))
+		heal := s.Faults().CutOff(store.last)
+		time.Sleep(8 * time.Second) // the lease is over, and the store keeps the node for another 2 s
+		heal()
+		_ = elector.IsLeader(bg) // may still find the node
+		synctest.Wait()
+		require.NoError(t, elector.IsLeader(bg))
+		require.NoError(t, elector.Close())
+	})
+}
+
 func Example() {
 	client, _ := dlock.Open("mem", "jobs") // every instance of the program opens the same store
 	locker := gocrondlock.NewLocker(client, 30*time.Second)
