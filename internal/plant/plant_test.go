@@ -110,7 +110,7 @@ func (p *patch) check(t *testing.T) (files map[string]string) {
 
 func (p *patch) seeTest(t *testing.T, files map[string]string, test, dir string) {
 	t.Helper()
-	out, err := goTool(t, files, dir, "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-run=^"+strings.ReplaceAll(test, "|", "|^"), ".")
+	out, err := goTool(t, files, dir, "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-ldflags=-s", "-run=^"+strings.ReplaceAll(test, "|", "|^"), ".")
 	switch {
 	case err == nil:
 		t.Errorf("%s in %s does not see that %s\n%s", test, dir, p.fault, out)
@@ -125,7 +125,7 @@ var failure = regexp.MustCompile(`(?m)^.*\bseed \d+: .*$`)
 // patch's seeds or, as these change with the simulation, with another.
 func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	binary := filepath.Join(t.TempDir(), "simulation.test")
-	if out, err := goTool(t, files, ".", "test", "-c", "-ldflags=-s -w", "-o", binary, "./internal/history"); err != nil {
+	if out, err := goTool(t, files, ".", "test", "-c", "-vet=off", "-ldflags=-s", "-o", binary, "./internal/history"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, seed := range p.seeds {
