@@ -13,6 +13,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dlocktest.Run(t, castest.Config(func(*testing.T) func() cas.KV {
 		m := cas.NewMemory()
 		return func() cas.KV { return m }
@@ -20,6 +21,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceWithNotices(t *testing.T) {
+	t.Parallel()
 	dlocktest.Run(t, castest.Config(func(*testing.T) func() cas.KV {
 		m := cas.NewMemory()
 		return func() cas.KV { return cas.WithNotices(m) }
