@@ -203,6 +203,26 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 	})
 }
 
+// After a pause, a lock says at first by Err alone that it was lost.
+func TestAnErrorOfWorkAfterALossEndsNothing(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		w := f.client("a")
+		fail := make(chan error)
+		f.run(w, func(ctx context.Context, _ *dlock.Lock, _ int) error {
+			select {
+			case err := <-fail:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		f.store.Faults().PauseAll(2 * sessionTimeout)
+		fail <- errors.New("late")
+		time.Sleep(time.Minute)
+		f.left(w)
+	})
+}
+
 // A panic unwinds in the same way, but would end the test.
 func TestTheLockIsGivenBackIfWorkDoesNotReturn(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,23 @@ func TestMarginOrTickBeyondWhatTheServerGrantsIsRefused(t *testing.T) {
 		_, err := dsnConnect(t, "zk://"+server.Addr()+"?session_timeout=1h&"+parameter+"=20m")
 		require.ErrorContains(t, err, parameter+" is more than half of the timeout that the server grants a session: half of 10m0s")
 		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+}
+
+func TestTheLeaseEndsTheMarginBeforeTheSession(t *testing.T) {
+	server := zktest.Shared(t)
+	for parameter, term := range map[string]time.Duration{"": 1500 * time.Millisecond, "&lease_margin=800ms": 1200 * time.Millisecond} {
+		s := mustConnect(t, "zk://"+server.Addr()+server.Chroot(t)+"?session_timeout=2s"+parameter)
+		terms := make(chan time.Duration, 1)
+		s.OnHeartbeat(func(_, term time.Duration) {
+			select {
+			case terms <- term:
+			default:
+			}
+		})
+		got, _ := testenv.Receive(t, terms, "a heartbeat")
+		require.Equal(t, term, got)
+		require.NoError(t, s.Close())
 	}
 }
 

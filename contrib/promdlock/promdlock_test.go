@@ -60,6 +60,26 @@ func scrape(t *testing.T, url string) string {
 	return string(text)
 }
 
+func TestWhatTheStoreDoesNotAnswerIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, st := prometheus.NewPedanticRegistry(), memdriver.New()
+		open := func() *dlock.Client { return dlock.NewClient(st, dlock.WithTrace(newTrace(t, registry))) }
+		holder, other := open(), open()
+		defer holder.Close()
+		defer other.Close()
+		held := lock(t, holder.RWMutex("a"))
+		defer st.Faults().Down()()
+		require.ErrorIs(t, held.Unlock(), dlock.ErrUnlock)
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		require.ErrorIs(t, other.Ping(ctx), dlock.ErrUnavailable)
+		page := httptest.NewRecorder()
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequestWithContext(bg, http.MethodGet, "/", nil))
+		assert.Contains(t, page.Body.String(), `dlock_unlock_errors_total{mode="exclusive",recipe="lock"} 1`)
+		assert.Regexp(t, `dlock_connects_total{outcome="error"} [1-9]`, page.Body.String())
+	})
+}
+
 func TestAScrapeOfAnEndpoint(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	endpoint := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
