@@ -1,70 +1,19 @@
 package ensemble
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dlock-go/dlock/internal/testenv"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
 const cutTimeout = 2 * time.Second
 
-func TestHolderCutOffFromTheServerIsToldBeforeTheNextGrant(t *testing.T) {
-	for name, cut := range map[string]func(*zktest.Proxy){
-		"in both directions":       (*zktest.Proxy).Cut,
-		"on the way to the server": func(p *zktest.Proxy) { p.CutOneWay(testenv.ToServer) },
-		"on the way back":          func(p *zktest.Proxy) { p.CutOneWay(testenv.ToClient) },
-		"by a latency that rises":  func(p *zktest.Proxy) { p.SetDelay(cutTimeout) }, // twice the delay for a round trip
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const n = 20
-			server := zktest.Shared(t)
-			chroot := server.Chroot(t)
-			var all []*handover
-			var wg sync.WaitGroup
-			for i := range n {
-				p := zktest.NewProxy(t, server.Addr())
-				all = append(all, contend(t, fmt.Sprintf("q%d", i),
-					dsn(chroot+"?session_timeout="+cutTimeout.String(), p.Addr()), dsn(chroot, server.Addr())))
-				wg.Go(func() { cutAfterWrite(p, writesOf(cutTimeout)*time.Duration(i)/n, cut) })
-			}
-			wg.Wait()
-			logMargins(t, "cut "+name, margins(t, all))
-		})
-	}
-}
-
 // writesOf returns the approximate interval at which the session of a lock
 // holder sends writes: every third heartbeat is one.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
-
-// cutAfterWrite calls cut at the given phase after the session's latest write.
-// Tests vary the phase, because the lease depends on the age of that write.
-func cutAfterWrite(p *zktest.Proxy, phase time.Duration, cut func(*zktest.Proxy)) {
-	beat := make(chan struct{}, 1)
-	p.OnRequest(func(opcode int32) {
-		if opcode != zktest.OpMulti {
-			return
-		}
-		select {
-		case beat <- struct{}{}:
-		default:
-		}
-	})
-	defer p.OnRequest(nil)
-	select {
-	case <-beat:
-	case <-time.After(bound): // cut anyway, because the caller checks the margin in any case
-	}
-	time.Sleep(phase)
-	cut(p)
-}
 
 func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {
 	t.Parallel()
