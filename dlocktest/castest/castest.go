@@ -229,6 +229,21 @@ func (l *link) Write(ctx context.Context, e cas.Entry, guard ...cas.Entry) (revi
 		func(ctx context.Context, kv cas.KV) (int64, error) { return kv.Write(ctx, e, guard...) })
 }
 
+// Unguarded implements cas.Unguarded.
+func (l *link) Unguarded() bool {
+	u, ok := l.KV.(cas.Unguarded)
+	return ok && u.Unguarded()
+}
+
+// Generation implements cas.Generational.
+func (l *link) Generation(ctx context.Context) (session.Begun, error) {
+	g, ok := l.KV.(cas.Generational)
+	if !ok {
+		return session.Begun{}, nil
+	}
+	return request(ctx, l, func(faults.Op) bool { return false }, func(ctx context.Context, _ cas.KV) (session.Begun, error) { return g.Generation(ctx) })
+}
+
 // changes tells whether a write is for op, by the number of nodes before and
 // after it.
 func (l *link) changes(e cas.Entry, op faults.Op) bool {

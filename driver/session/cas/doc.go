@@ -23,14 +23,16 @@
 // waiter removes the key on the condition of that revision, so a heartbeat that
 // comes first saves the session.
 //
-// Each heartbeat makes the session's earlier changes fail that are still under
-// way. After that, the queue shows for good which Creates have succeeded, and
-// Cancel removes them.
+// Each write of a queue makes the earlier ones fail that are still under way. So
+// after Cancel, which writes, the queue shows for good which Creates have
+// succeeded, and Cancel has removed them. Without a guard, a Create of an expired
+// session may still arrive in a queue that nobody has written since. Whoever
+// meets the node removes it.
 //
 // # What a driver cannot give
 //
-// A store that loses writes that it has answered breaks the locks: there is no
-// grace. Nodes have no time of creation. A process whose session was removed by
+// A store that loses writes that it has answered breaks the locks, unless it is
+// [Generational]. Nodes have no time of creation. A process whose session was removed by
 // hand learns of it with its next change or heartbeat, and not with a look.
 //
 // This package is unsettled, like package session.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // KV is a key-value store, as one session sees it. All methods are safe for
@@ -30,8 +32,7 @@ type KV interface {
 	// ErrConflict because of the first one. After any other error, the outcome is
 	// unknown, and the request may still arrive.
 	//
-	// A store whose conditional writes are for one key only keeps all keys in
-	// one of its own.
+	// A store whose conditional writes are for one key only is [Unguarded].
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
 	// Close frees the connections. It is called when the session has ended. The
 	// session is ended once more if that has failed, so a later request connects
@@ -64,6 +65,27 @@ type Watcher interface {
 	// need not be there or be true, but saves reads. A notice that is lost without
 	// a trace costs a quarter of the session timeout.
 	Watch(ctx context.Context, prefix string, begun func(), changed func(Entry)) error
+}
+
+// Generational is a [KV] that may lose data and can tell.
+type Generational interface {
+	KV
+	// Generation names the generation of the data, which is another one after
+	// each event that may have undone a write that was answered. It is asked
+	// before the session begins, and after each heartbeat: a session of another
+	// generation ends, with driver.ErrLostData. Until the leases of all sessions
+	// of earlier generations are over, the result has a Wait. Then no session
+	// begins.
+	Generation(ctx context.Context) (session.Begun, error)
+}
+
+// Unguarded is a [KV] that may have no way to write on the condition of a second
+// key.
+type Unguarded interface {
+	KV
+	// Unguarded reports whether Write takes no guard. Then a session that has
+	// added a node reads its own key, and removes the node if that is gone.
+	Unguarded() bool
 }
 
 // ErrConflict is matched by the error of a write whose condition does not hold.

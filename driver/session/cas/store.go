@@ -33,13 +33,25 @@ func Connect(ctx context.Context, kv KV, c session.Config) (*session.Session, er
 	return made, err
 }
 
+// Observe returns a session that changes nothing, for driver.Observer. If it
+// returns an error, it closes kv.
+func Observe(ctx context.Context, kv KV, c session.Config) (*session.Session, error) {
+	end := func() { _ = kv.Close() }
+	made, err := session.Observe(ctx, newStore(kv, c.ID, c.Timeout), end, c)
+	if err != nil {
+		end()
+	}
+	return made, err
+}
+
 // store implements session.Store.
 type store struct {
-	kv      KV
-	id      string
-	timeout time.Duration
-	listens atomic.Bool // whether notices arrive
-	tidies  bool        // whether Tidy was called before
+	kv         KV
+	id         string
+	timeout    time.Duration
+	listens    atomic.Bool // whether notices arrive
+	tidies     bool        // whether Tidy was called before
+	generation string      // of the data when the session began
 
 	mu    sync.Mutex
 	cache map[string]*cached // by key
@@ -128,8 +140,13 @@ func (s *store) get(ctx context.Context, key string, fresh bool) (e Entry, err e
 	if !fresh {
 		return e, nil
 	}
+	known := e.Revision
 	e, err = s.kv.Get(ctx, key)
-	if e.Key = key; err == nil {
+	e.Key = key
+	if err == nil && e.Value != nil && e.Revision < known { // a deposed leader, or a backup
+		err = fmt.Errorf("%w: the store has returned an older state of key %s than before", driver.ErrUnavailable, key)
+	}
+	if err == nil {
 		s.learn(e)
 	}
 	return e, err
@@ -170,7 +187,11 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 			continue
 		}
 		e.Value = encode(q)
-		if e, err = s.write(ctx, e, guard); err == nil {
+		guards := []Entry{guard}
+		if s.unguarded() {
+			guards = nil
+		}
+		if e, err = s.write(ctx, e, guards...); err == nil {
 			return decode(e)
 		}
 		if !errors.Is(err, ErrConflict) {
@@ -178,6 +199,22 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		}
 		time.Sleep(mathrand.N(time.Millisecond << min(try, 6)))
 	}
+}
+
+func (s *store) unguarded() bool {
+	u, ok := s.kv.(Unguarded)
+	return ok && u.Unguarded()
+}
+
+// confirm makes sure that the session existed when a node was added. A node of a
+// session that has ended would block the queue until others meet it.
+func (s *store) confirm(ctx context.Context, name string) error {
+	own, err := s.get(ctx, sessionKey(s.id), true)
+	if err == nil && own.Value == nil {
+		_ = s.keep(ctx, name, s.id, false, func(n session.Row) bool { return n.Owner != s.id })
+		err = errEnded
+	}
+	return err
 }
 
 // keep removes the nodes that do not match.
@@ -222,12 +259,31 @@ func (s *store) sign(ctx context.Context, end bool) error {
 	}
 }
 
-func (s *store) Begin(ctx context.Context, _ time.Duration) (session.Begun, error) {
-	return session.Begun{}, s.sign(ctx, false)
+func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, err error) {
+	if g, ok := s.kv.(Generational); ok {
+		if b, err = g.Generation(ctx); err != nil || b.Wait > 0 {
+			return b, err
+		}
+	}
+	s.generation = b.Generation
+	return b, s.sign(ctx, false)
 }
 
-// Beat makes the session call Expire at once.
-func (s *store) Beat(ctx context.Context) (time.Duration, error) { return 0, s.sign(ctx, false) }
+var errLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
+
+// Beat makes the session call Expire at once. It asks for the generation after
+// it has written, because the write may have been made in another one.
+func (s *store) Beat(ctx context.Context) (time.Duration, error) {
+	err := s.sign(ctx, false)
+	if g, ok := s.kv.(Generational); ok && (err == nil || errors.Is(err, driver.ErrSessionEnded)) {
+		now, failed := g.Generation(ctx)
+		if failed == nil && now.Generation != s.generation {
+			failed = errLost
+		}
+		err = cmp.Or(failed, err)
+	}
+	return 0, err
+}
 
 // End removes the nodes once the key is gone, because then no change succeeds
 // that is still under way.
@@ -242,7 +298,7 @@ func (s *store) End(ctx context.Context) (failed error) {
 	return failed
 }
 
-// Cancel relies on the heartbeat, after which no Create under way succeeds.
+// Cancel writes each queue, after which no Create under way succeeds.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) (failed error) {
 	if err := s.sign(ctx, false); err != nil {
 		return err
@@ -267,6 +323,9 @@ func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err
 		n, err = q.Apply(c, s.id, 0)
 		return err
 	})
+	if err == nil && c.Kind == session.Create && s.unguarded() {
+		err = s.confirm(ctx, c.Queue)
+	}
 	if err != nil {
 		return r, err
 	}

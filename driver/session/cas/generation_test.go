@@ -1,0 +1,122 @@
+package cas
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
+)
+
+// lossy is a memory that names its generation.
+type lossy struct {
+	*memory
+	now atomic.Value // a session.Begun
+}
+
+func newLossy(now session.Begun) *lossy {
+	l := &lossy{memory: newMemory()}
+	l.now.Store(now)
+	return l
+}
+
+func (l *lossy) Generation(context.Context) (session.Begun, error) {
+	return l.now.Load().(session.Begun), nil
+}
+
+func TestASessionEndsWithTheGenerationOfItsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newLossy(session.Begun{Generation: "1"})
+		a := connect(t, kv)
+		require.Equal(t, "1", a.Describe().Generation)
+		kv.now.Store(session.Begun{Generation: "2"})
+		time.Sleep(testTimeout / 2)
+		require.ErrorIs(t, a.Err(), driver.ErrLostData)
+	})
+}
+
+func TestASessionWhoseKeyIsGoneSaysThatDataWereLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newLossy(session.Begun{Generation: "1"})
+		a := connect(t, kv)
+		kv.now.Store(session.Begun{Generation: "2"})
+		kv.mu.Lock()
+		clear(kv.entries)
+		kv.mu.Unlock()
+		_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.ErrorIs(t, err, driver.ErrLostData)
+	})
+}
+
+func TestNoSessionBeginsDuringAGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := newLossy(session.Begun{Wait: time.Second, Rest: time.Hour})
+		time.AfterFunc(time.Minute, func() { kv.now.Store(session.Begun{}) })
+		began := time.Now()
+		connect(t, kv)
+		require.GreaterOrEqual(t, time.Since(began), time.Minute)
+	})
+}
+
+// A deposed leader, or a server whose backup was restored, may answer.
+func TestAnOlderStateThanBeforeIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a := connect(t, m)
+		first := create(t, a, "q")
+		old := m.entries["q/q"]
+		second := create(t, a, "q")
+		m.stale = func(key string) *Entry {
+			if key == old.Key {
+				return &old
+			}
+			return nil
+		}
+		_, err := a.List(t.Context(), "q")
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		m.stale = nil
+		require.Equal(t, []string{first.Name, second.Name}, list(t, a, "q"))
+	})
+}
+
+// bare is a memory whose writes have no guard.
+type bare struct{ *memory }
+
+func (bare) Unguarded() bool { return true }
+
+func (b bare) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error) {
+	if len(guard) > 0 {
+		panic("a guard")
+	}
+	return b.memory.Write(ctx, e)
+}
+
+func TestWithoutGuardsAnEndedSessionLeavesNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := connect(t, bare{m}), connect(t, bare{m})
+		create(t, a, "q")
+		m.purge(t, "s/"+a.Describe().ID)
+		_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.ErrorIs(t, err, driver.ErrSessionEnded)
+		require.Empty(t, list(t, b, "q"))
+	})
+}
+
+func TestWithoutGuardsALateCreateLeavesNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a := connect(t, bare{m})
+		arrive := m.lost(true)
+		_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, arrive(), ErrConflict)
+		require.Empty(t, list(t, a, "q"))
+	})
+}
