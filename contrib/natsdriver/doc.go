@@ -1,0 +1,2 @@
+// Package natsdriver stores locks in NATS JetStream.
+package natsdriver

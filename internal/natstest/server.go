@@ -1,0 +1,170 @@
+package natstest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+var nats = testenv.Store{
+	Dependency: testenv.Dependency{
+		Name:     "a real NATS server",
+		Variable: "DLOCK_TEST_NATS",
+		Install:  "sh scripts/need-nats.sh, or nats-server 2.12 or later on the PATH",
+	},
+	Package: "natstest",
+	Find:    func() error { return testenv.OnPath(program()) },
+	Ports:   3, // for clients, other servers, and the monitor
+}
+
+// See the methods of [testenv.Store].
+var (
+	Require = nats.Require
+	Main    = nats.Main
+)
+
+// program returns the server that scripts/need-nats.sh has built, or that on the
+// PATH.
+func program() string {
+	if dir, err := os.UserCacheDir(); err == nil {
+		built := filepath.Join(dir, "dlock", "nats-server")
+		if _, err := os.Stat(built); err == nil {
+			return built
+		}
+	}
+	return "nats-server"
+}
+
+// Option configures a server.
+type Option func(*settings)
+
+type settings struct {
+	lines     []string
+	jetStream []string
+}
+
+// With adds lines to the server's configuration file.
+func With(lines ...string) Option {
+	return func(s *settings) { s.lines = append(s.lines, lines...) }
+}
+
+// Synced makes the server sync each write to disk before it answers.
+func Synced() Option {
+	return func(s *settings) { s.jetStream = append(s.jetStream, "sync_interval: always") }
+}
+
+// WithTLS makes the server require TLS and a certificate of the client, signed
+// by certs.CA.
+func WithTLS(certs *testenv.Certs) Option {
+	return With(fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q, verify: true }",
+		certs.Server.Cert, certs.Server.Key, certs.CA))
+}
+
+// Server is a NATS server. Its methods fail the test on an error.
+type Server struct{ testenv.Server }
+
+// Start starts a server without a cluster, and waits until it is ready. When the
+// test ends, the server is killed and its directory removed.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	return &Server{nats.Start(t, configure(options))}
+}
+
+// StartCluster starts a cluster of n servers, and waits until all of them are
+// ready.
+func StartCluster(t testing.TB, n int, options ...Option) (servers []*Server) {
+	t.Helper()
+	for _, s := range nats.StartAll(t, n, configure(options)) {
+		servers = append(servers, &Server{*s})
+	}
+	return servers
+}
+
+// Shared returns a server that all tests of a test binary share. Tests must use
+// separate streams, see [testenv.Server.Unique], and must not stop the server.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	return &Server{nats.Shared(t, configure(nil))}
+}
+
+func name(s *testenv.Server) string { return fmt.Sprint("server-", s.Port(0)) }
+
+func configure(options []Option) testenv.Configure {
+	return func(s *testenv.Server, all []*testenv.Server) (command []string, ready func() bool) {
+		c := &settings{}
+		for _, option := range options {
+			option(c)
+		}
+		c.jetStream = append(c.jetStream, "store_dir: "+fmt.Sprintf("%q", s.File("data")))
+		lines := []string{"server_name: " + name(s), "listen: " + s.Addr(), "http: " + testenv.Loopback(s.Port(2)),
+			"jetstream { " + strings.Join(c.jetStream, ", ") + " }"}
+		if len(all) > 1 {
+			var routes []string
+			for _, m := range all {
+				routes = append(routes, "nats://"+testenv.Loopback(m.Port(1)))
+			}
+			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, routes: [%s] }",
+				testenv.Loopback(s.Port(1)), strings.Join(routes, ", ")))
+		}
+		file := s.Write("nats.conf", strings.Join(append(lines, c.lines...), "\n")+"\n")
+		return []string{program(), "-c", file}, func() bool {
+			var health struct{ Status string }
+			return monitor(s, "/healthz", &health) == nil && health.Status == "ok"
+		}
+	}
+}
+
+// monitor asks the server's monitor.
+func monitor(s *testenv.Server, path string, answer any) error {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	reply, err := client.Get("http://" + testenv.Loopback(s.Port(2)) + path)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	return json.NewDecoder(reply.Body).Decode(answer)
+}
+
+// Leader waits until a running server says that it leads the stream, and returns
+// its index.
+func Leader(t testing.TB, servers []*Server, stream string) int {
+	t.Helper()
+	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for i, s := range servers {
+			if !s.Down() && s.leads(stream) {
+				return i
+			}
+		}
+	}
+	t.Fatal("the stream has no leader")
+	return -1
+}
+
+func (s *Server) leads(stream string) bool {
+	var answer struct {
+		Accounts []struct {
+			Streams []struct {
+				Name    string
+				Cluster struct{ Leader string }
+			} `json:"stream_detail"`
+		} `json:"account_details"`
+	}
+	if monitor(&s.Server, "/jsz?accounts=true&streams=true", &answer) != nil {
+		return false
+	}
+	for _, account := range answer.Accounts {
+		for _, found := range account.Streams {
+			if found.Name == stream {
+				return found.Cluster.Leader == name(&s.Server)
+			}
+		}
+	}
+	return false
+}
