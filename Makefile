@@ -40,11 +40,11 @@ soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m
 	GOWORK=off CGO_ENABLED=1 DLOCK_TEST_ZOOKEEPER=require go test -C internal/longtest -race -v -count=1 -timeout 0 -run NothingIsLost ./soak -soak $(SOAK) -seed $(SEED)
 
 faults: need-stores ## put each fault of internal/plant into the code; fails if one is not seen
-	DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require \
+	DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require DLOCK_TEST_NATS=require \
 		go test -count=1 -v -timeout 0 -run TestFaults ./internal/plant -put
 
 demo-all: need-zookeeper need-stores ## the demo with several processes on every store, each on a server that starts for it
-	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require go test -count=1 -v -run OnEveryStore ./dlock
+	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require DLOCK_TEST_NATS=require go test -count=1 -v -run OnEveryStore ./dlock
 
 install-check: ## install the programs as a user does, from a proxy that serves this checkout
 	@sh scripts/install-check.sh
@@ -52,7 +52,7 @@ install-check: ## install the programs as a user does, from a proxy that serves 
 need-zookeeper: ## install ZooKeeper and Java for the tests, or say what to install
 	@sh scripts/need-zookeeper.sh
 
-need-stores: ## install Redis, PostgreSQL, MariaDB, etcd and promtool for the tests, or say what to install
+need-stores: ## install Redis, PostgreSQL, MariaDB, etcd, NATS and promtool for the tests, or say what to install
 	@sh scripts/need-stores.sh
 
 need-peers: ## install the lock libraries that tests try beside this one, or say what to install

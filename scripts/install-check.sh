@@ -27,7 +27,7 @@ for program in cmd/dlock contrib/cmd/dlock; do
 done
 
 export GOSUMDB=off GOFLAGS="-modcacherw -mod=mod" # a new program has no go.sum yet
-for package in etcddriver redisdriver sqldriver/postgres sqldriver/mysql sqldriver/sqlite promdlock oteldlock gocrondlock; do
+for package in etcddriver natsdriver redisdriver sqldriver/postgres sqldriver/mysql sqldriver/sqlite promdlock oteldlock gocrondlock; do
 	rm -rf "$temp/app" && mkdir "$temp/app" && cd "$temp/app"
 	cat >main.go <<-EOF
 		package main
@@ -46,5 +46,5 @@ for package in etcddriver redisdriver sqldriver/postgres sqldriver/mysql sqldriv
 	} >run.log 2>&1 || { cat run.log; exit 1; }
 	echo "a program with contrib/$package: $(grep -c '^	' go.mod) lines in go.mod, $(go list -m all | wc -l) modules"
 	[ -z "${SHOW:-}" ] || { cat go.mod && go list -m all; }
-	if grep -E 'longtest|redislock|redsync|porcupine' go.mod; then exit 1; fi
+	if grep -E 'longtest|nats-server|redislock|redsync|porcupine' go.mod; then exit 1; fi
 done

@@ -5,7 +5,7 @@
 set -u
 
 status=0
-for what in redis postgres mariadb etcd bindfs prometheus; do
+for what in redis postgres mariadb etcd nats bindfs prometheus; do
 	sh "$(dirname "$0")/need-$what.sh" || status=1
 done
 exit $status

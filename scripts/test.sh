@@ -2,7 +2,7 @@
 # Usage: scripts/test.sh [short|long|histories|core]
 #
 # Runs tests with the race detector and real servers: ZooKeeper, Redis, PostgreSQL,
-# MariaDB and etcd. A server that cannot be installed is a failure. TESTFLAGS holds
+# MariaDB, etcd and NATS. A server that cannot be installed is a failure. TESTFLAGS holds
 # more flags for go test, which override those below.
 #
 #   short      every module with -short, and the request counts of internal/longtest
@@ -73,7 +73,7 @@ tests() {
 need_all() {
 	sh scripts/need-stores.sh || exit 1
 	export DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require
-	export DLOCK_TEST_ETCD=require DLOCK_TEST_PROMETHEUS=require
+	export DLOCK_TEST_ETCD=require DLOCK_TEST_NATS=require DLOCK_TEST_PROMETHEUS=require
 }
 
 # long_files prints the files with tests that ask testing.Short, in the modules below

@@ -19,7 +19,7 @@ trap 'rm -rf "$copy"' EXIT
 
 tidy_cmd() { # tidy_cmd [-diff]
 	cp go.mod go.sum "$copy" &&
-		for other in "" /contrib/etcddriver /contrib/redisdriver /contrib/sqldriver; do
+		for other in "" /contrib/etcddriver /contrib/natsdriver /contrib/redisdriver /contrib/sqldriver; do
 			go mod edit -replace="$own$other=$root$other" "$copy/go.mod" || return 1
 		done &&
 		go mod tidy -modfile="$copy/go.mod" "$@" || return 1

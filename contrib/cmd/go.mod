@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/dlock-go/dlock v0.1.0
 	github.com/dlock-go/dlock/contrib/etcddriver v0.1.0
+	github.com/dlock-go/dlock/contrib/natsdriver v0.1.0
 	github.com/dlock-go/dlock/contrib/redisdriver v0.1.0
 	github.com/dlock-go/dlock/contrib/sqldriver v0.1.0
 	github.com/stretchr/testify v1.12.1

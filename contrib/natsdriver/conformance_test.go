@@ -34,13 +34,28 @@ func open(t testing.TB, server *natstest.Server, parameters string) *connector {
 
 func TestConformance(t *testing.T) {
 	server := natstest.Shared(t)
+	run(t, func(t *testing.T, parameters string) *connector { return open(t, server, parameters) })
+}
+
+// With several replicas, writes have a guard.
+func TestConformanceOnACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the kit again, on a cluster")
+	}
+	cluster := natstest.StartCluster(t, 3)
+	run(t, func(t *testing.T, parameters string) *connector {
+		return open(t, cluster.Servers[0], "replicas=3&"+parameters)
+	})
+}
+
+func run(t *testing.T, open func(t *testing.T, parameters string) *connector) {
 	var lossy sync.Map // the connectors of NewLossy, by test
 	config := castest.Config(func(t *testing.T) func() cas.KV {
 		parameters := "session_timeout=1s&empty_is_new=true"
 		if _, ok := lossy.Load(t); ok {
 			parameters = "session_timeout=1s"
 		}
-		c := open(t, server, parameters)
+		c := open(t, parameters)
 		lossy.Store(t, c)
 		return func() cas.KV { return begun(t, c) }
 	})

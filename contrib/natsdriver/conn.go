@@ -19,15 +19,13 @@ import (
 // link is the connection of a session, which the client library makes again
 // when it breaks.
 type link struct {
-	nc  *nats.Conn
+	*nats.Conn
 	end context.CancelFunc // ends dials that are under way
 
-	mu      sync.Mutex
-	up      chan struct{}                         // closed while there is a connection
-	waiting map[*context.CancelCauseFunc][]string // of requests under way, with their subjects
+	mu   sync.Mutex
+	now  context.Context    // guarded by mu; ends when answers may be missing
+	fail context.CancelFunc // guarded by mu; ends now
 }
-
-var errBroken = errors.New("the connection broke")
 
 // dial connects to one of the servers.
 func dial(ctx context.Context, s *settings) (*link, error) {
@@ -37,23 +35,19 @@ func dial(ctx context.Context, s *settings) (*link, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, end)()
-	l := &link{end: end, up: make(chan struct{}), waiting: make(map[*context.CancelCauseFunc][]string)}
-	close(l.up)
+	l := &link{end: end, fail: func() {}}
+	l.renew()
 	o.Name = cmp.Or(o.Name, "dlock")
 	o.CustomDialer = dialer{life, o}
-	o.Timeout = max(s.timeout/8, time.Second)
-	o.AllowReconnect, o.MaxReconnect, o.RetryOnFailedConnect = true, -1, false
+	o.AllowReconnect, o.MaxReconnect, o.RetryOnFailedConnect, o.IgnoreAuthErrorAbort = true, -1, false, true
 	o.ReconnectWait, o.ReconnectJitter, o.ReconnectJitterTLS = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
-	o.CustomReconnectDelayCB = nil
 	o.ReconnectBufSize = -1 // nothing is sent later than asked
-	o.IgnoreAuthErrorAbort = true
-	o.PingInterval, o.MaxPingsOut = s.timeout/4, 1
-	o.UseOldRequestStyle, o.NoCallbacksAfterClientClose = false, true
-	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler, o.ReconnectErrCB = nil, nil, nil, nil, nil, nil
-	o.DisconnectedErrCB = func(*nats.Conn, error) { l.broken() }
-	o.ReconnectedCB = func(*nats.Conn) { l.mended() }
-	o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) { l.denied(err) }
-	if l.nc, err = o.Connect(); err != nil {
+	o.Timeout, o.PingInterval, o.MaxPingsOut = max(s.timeout/8, time.Second), s.timeout/4, 1
+	o.UseOldRequestStyle, o.CustomReconnectDelayCB = false, nil
+	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil, nil
+	o.DisconnectedErrCB, o.ReconnectErrCB = func(*nats.Conn, error) { l.renew() }, nil
+	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) { l.renew() }
+	if l.Conn, err = o.Connect(); err != nil {
 		end()
 		return nil, err
 	}
@@ -61,104 +55,73 @@ func dial(ctx context.Context, s *settings) (*link, error) {
 }
 
 func (l *link) close() {
-	l.nc.Close()
+	l.Close()
 	l.end()
 }
 
-// broken fails all requests under way, whose answers will not arrive.
-func (l *link) broken() {
+// renew fails the requests under way, because the connection broke or the server
+// has refused something.
+func (l *link) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.up = make(chan struct{})
-	for fail := range l.waiting {
-		(*fail)(fmt.Errorf("%w: %w", driver.ErrUnavailable, errBroken))
-	}
+	l.fail()
+	l.now, l.fail = context.WithCancel(context.Background())
 }
 
-func (l *link) mended() {
+// guard returns a context that also ends when answers may be missing.
+func (l *link) guard(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.up:
-	default:
-		close(l.up)
-	}
-}
-
-// denied fails the requests with a subject that the user has no right to.
-func (l *link) denied(err error) {
-	_, quoted, _ := strings.Cut(err.Error(), `"`)
-	subject, _, found := strings.Cut(quoted, `"`)
-	if !found || !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	inboxes := strings.TrimSuffix(l.nc.NewRespInbox(), ".")
-	if i := strings.LastIndexByte(inboxes, '.'); i >= 0 {
-		inboxes = inboxes[:i+1]
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for fail, subjects := range l.waiting {
-		for _, s := range subjects {
-			if s == subject {
-				(*fail)(session.Refused(permissionError{subject, err}))
-			} else if strings.HasPrefix(subject, inboxes) { // of the answers
-				(*fail)(permissionError{subject, err})
-			}
-		}
-	}
-}
-
-// guard returns a context that also ends, with the cause, when the connection
-// breaks or one of the subjects is denied.
-func (l *link) guard(ctx context.Context, subjects ...string) (context.Context, func()) {
-	ctx, fail := context.WithCancelCause(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting[&fail] = subjects
-	return ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.waiting, &fail)
-		fail(nil)
-	}
-}
-
-// wait waits until there is a connection.
-func (l *link) wait(ctx context.Context) error {
-	l.mu.Lock()
-	up := l.up
-	l.mu.Unlock()
-	select {
-	case <-up:
-		return nil
-	case <-ctx.Done():
-		return session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
-	}
+	stop := context.AfterFunc(l.now, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // ask sends messages, and returns the answer to the last one.
 func (l *link) ask(ctx context.Context, all ...*nats.Msg) (reply *nats.Msg, err error) {
-	if err := l.wait(ctx); err != nil {
-		return nil, err
-	}
-	var subjects []string
-	for _, m := range all {
-		subjects = append(subjects, m.Subject)
-	}
-	ctx, stop := l.guard(ctx, subjects...)
+	ctx, stop := l.guard(ctx)
 	defer stop()
 	for i, m := range all {
 		if i < len(all)-1 {
-			err = l.nc.PublishMsg(m)
+			err = l.PublishMsg(m)
 		} else {
-			reply, err = l.nc.RequestMsgWithContext(ctx, m)
+			reply, err = l.RequestMsgWithContext(ctx, m)
 		}
 		if err != nil {
-			return nil, requestError(cmp.Or(context.Cause(ctx), err))
+			return nil, l.explain(err, all...)
 		}
 	}
 	return reply, nil
+}
+
+// explain returns the error of a request without an answer.
+func (l *link) explain(err error, all ...*nats.Msg) error {
+	for _, m := range all {
+		if denied := l.denied(m.Subject); denied != nil {
+			return session.Refused(denied)
+		}
+	}
+	inbox := l.NewRespInbox()
+	if denied := l.denied(inbox[:strings.LastIndexByte(inbox, '.')] + ".*"); denied != nil {
+		return denied // the answer is lost
+	}
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return session.Refused(fmt.Errorf("the queue has too many nodes for the server's max_payload: %w", err))
+	case errors.Is(err, nats.ErrNoResponders):
+		return session.Refused(fmt.Errorf("%w: no stream listens, or JetStream is off: %w", driver.ErrUnavailable, err))
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
+		return session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, err))
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// denied returns an error if the user lacks the permission for a subject.
+func (l *link) denied(subject string) error {
+	if err := l.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+subject+`"`) {
+		return permissionError{subject, err}
+	}
+	return nil
 }
 
 // dialer dials until its context ends. That also closes the connections.
@@ -168,28 +131,13 @@ type dialer struct {
 }
 
 func (d dialer) Dial(network, address string) (made net.Conn, err error) {
-	ctx, cancel := context.WithTimeout(d.life, d.of.Timeout)
-	defer cancel()
-	switch {
-	case d.of.CustomDialer != nil:
+	if d.of.CustomDialer != nil {
 		made, err = d.of.CustomDialer.Dial(network, address)
-	case d.of.Dialer != nil:
-		made, err = d.of.Dialer.DialContext(ctx, network, address)
-	default:
-		made, err = new(net.Dialer).DialContext(ctx, network, address)
+	} else {
+		made, err = (&net.Dialer{Timeout: d.of.Timeout}).DialContext(d.life, network, address)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		context.AfterFunc(d.life, func() { _ = made.Close() })
 	}
-	return &conn{made, context.AfterFunc(d.life, func() { _ = made.Close() })}, nil
-}
-
-type conn struct {
-	net.Conn
-	stop func() bool
-}
-
-func (c *conn) Close() error {
-	c.stop()
-	return c.Conn.Close()
+	return made, err
 }

@@ -1,10 +1,10 @@
 package natsdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -27,9 +27,9 @@ type Driver struct{}
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("natsdriver: dsn: %w", err)
 	}
-	return &connector{settings: s}, nil
+	return &connector{settings: s, met: make(map[string]time.Time)}, nil
 }
 
 // Options are the settings for [NewConnector]. A zero field has the default
@@ -42,65 +42,46 @@ type Options struct {
 	EmptyIsNew     bool
 }
 
-// NewConnector returns a connector for the servers that an existing connection
-// uses. It takes over the connection's options: servers, login, TLS, dialer and
-// inbox prefix, but no callbacks. With them, each session opens a connection of
-// its own, so that heartbeats do not wait for the program's messages. Closing
-// the given connection leaves the sessions open.
+// NewConnector returns a connector for the servers of an existing connection. It
+// takes over the connection's options, such as login, TLS, dialer and inbox
+// prefix, but no callbacks. With them, each session opens a connection of its
+// own, so that heartbeats do not wait for the program's messages. Closing the
+// given connection leaves the sessions open.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
-func NewConnector(nc *nats.Conn, options Options) (driver.Connector, error) {
+func NewConnector(nc *nats.Conn, o Options) (driver.Connector, error) {
 	if nc == nil {
 		return nil, errors.New("natsdriver: the connection is nil")
 	}
-	s := &settings{stream: defaultStream, timeout: defaultTimeout, emptyNew: options.EmptyIsNew,
-		options: func() (nats.Options, error) { return nc.Opts, nil }}
-	if options.Stream != "" {
-		s.stream = options.Stream
-	}
-	own := s.parameters()
-	for _, o := range []struct {
-		field, parameter, value string
-		given                   bool
-	}{
-		{"SessionTimeout", "session_timeout", options.SessionTimeout.String(), options.SessionTimeout != 0},
-		{"Grace", "grace", options.Grace.String(), options.Grace != 0},
-		{"Replicas", "replicas", strconv.Itoa(options.Replicas), options.Replicas != 0},
-	} {
-		if o.given {
-			if err := own[o.parameter](o.value); err != nil {
-				return nil, fmt.Errorf("natsdriver: Options.%s: %w", o.field, err)
-			}
-		}
-	}
+	s := &settings{stream: cmp.Or(o.Stream, defaultStream), timeout: cmp.Or(o.SessionTimeout, defaultTimeout), grace: o.Grace,
+		replicas: o.Replicas, emptyNew: o.EmptyIsNew, options: func() (nats.Options, error) { return nc.Opts, nil }}
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("natsdriver: %w", err)
 	}
-	return &connector{settings: s}, nil
+	return &connector{settings: s, met: make(map[string]time.Time)}, nil
 }
 
 type connector struct {
 	settings *settings
 
 	mu  sync.Mutex
-	met map[string]time.Time // when this process first saw a generation
+	met map[string]time.Time // guarded by mu; when this process first saw a generation
 }
 
 // Connect begins a session. It creates the stream if there is none.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	kv := c.open()
-	s, err := cas.Connect(ctx, kv, c.config(kv))
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(cas.Connect(ctx, kv, c.config(kv)))
 }
 
-// Observe implements [driver.Observer]. It creates nothing.
+// Observe implements [driver.Observer].
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	kv := c.open()
 	kv.observes = true
-	s, err := cas.Observe(ctx, kv, c.config(kv))
+	return made(cas.Observe(ctx, kv, c.config(kv)))
+}
+
+func made(s *session.Session, err error) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +100,6 @@ func (c *connector) config(kv *kv) session.Config {
 func (c *connector) since(generation string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.met == nil {
-		c.met = make(map[string]time.Time)
-	}
 	if _, ok := c.met[generation]; !ok {
 		c.met[generation] = time.Now()
 	}

@@ -1,7 +1,6 @@
 package natsdriver
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -22,9 +21,9 @@ type settings struct {
 	options  func() (nats.Options, error)
 	stream   string
 	timeout  time.Duration
-	grace    time.Duration
-	replicas int  // zero means any, and one for a new stream
-	emptyNew bool // a new stream needs no grace
+	grace    time.Duration // zero means timeout
+	replicas int           // zero means one for a new stream, and any for another one
+	emptyNew bool          // a stream without messages needs no grace
 }
 
 const (
@@ -43,130 +42,105 @@ func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
 // requestTime limits a request for which the engine has no limit.
 func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.Second) }
 
-func (s *settings) parameters() dsn.Parameters {
-	return dsn.Parameters{
-		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
-		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
-		"replicas":        dsn.Int(&s.replicas, 1, maxReplicas),
-		"empty_is_new":    dsn.Bool(&s.emptyNew),
-	}
-}
-
+// check checks what has no parameter that does.
 func (s *settings) check() error {
-	if s.grace != 0 && s.grace < s.timeout {
-		return errors.New("grace is less than session_timeout: leases have to end before it does")
-	}
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	if s.stream == "" || len(s.stream) > maxStream || strings.Trim(s.stream, letters) != "" {
+	switch {
+	case s.timeout < minTimeout || s.timeout > maxTimeout || s.grace < 0 || s.grace > maxTimeout || s.replicas < 0 || s.replicas > maxReplicas:
+		return fmt.Errorf("the session timeout and the grace are %v to %v, and there are up to %d replicas", minTimeout, maxTimeout, maxReplicas)
+	case s.grace != 0 && s.grace < s.timeout:
+		return errors.New("grace is less than session_timeout: leases have to end before it does")
+	case s.stream == "" || len(s.stream) > maxStream || strings.Trim(s.stream, letters) != "":
 		return fmt.Errorf("the name of the stream is not 1 to %d letters, digits, - and _", maxStream)
 	}
 	return nil
 }
 
-// login is how the user proves who it is.
-type login struct {
-	user            string
-	password, token func() string // functions, so that printing hides what they return
-	creds, seed     string        // files
-	inbox           string
-}
-
 // parseDSN parses a data source name. Its errors quote no part of a password.
 func parseDSN(text string) (*settings, error) {
 	s := &settings{stream: defaultStream, timeout: defaultTimeout}
-	if err := s.parse(text); err != nil {
-		return nil, fmt.Errorf("natsdriver: dsn: %w", err)
-	}
-	return s, nil
-}
-
-func (s *settings) parse(text string) error {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != "nats" && scheme != "tls" {
-		return errors.New("the scheme is neither nats:// nor tls://: write nats://host:4222/stream")
+		return nil, errors.New("the scheme is neither nats:// nor tls://: write nats://host:4222/stream")
 	}
 	u, err := dsn.Split(rest)
 	if err != nil {
-		return err
-	}
-	l := login{}
-	if err := l.parse(u.Login); err != nil {
-		return err
+		return nil, err
 	}
 	hosts, err := dsn.Hosts(u.Hosts, defaultPort)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if stream := strings.Trim(u.Path, "/"); stream != "" {
 		s.stream = stream
 	}
-	files, secure := dsn.TLS{}, false
-	p := s.parameters()
-	files.AddTo(p)
-	p["tls"] = dsn.Bool(&secure)
-	p["inbox_prefix"] = func(v string) error {
-		l.inbox = v
-		return nats.CustomInboxPrefix(v)(new(nats.Options))
+	files, secure, creds, seed, inbox := dsn.TLS{}, false, "", "", nats.InboxPrefix[:len(nats.InboxPrefix)-1]
+	p := dsn.Parameters{
+		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
+		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
+		"replicas":        dsn.Int(&s.replicas, 1, maxReplicas),
+		"empty_is_new":    dsn.Bool(&s.emptyNew),
+		"tls":             dsn.Bool(&secure),
+		"creds":           dsn.Text(&creds),
+		"nkey_seed":       dsn.Text(&seed),
+		"inbox_prefix":    dsn.Text(&inbox),
 	}
-	p["creds"], p["nkey_seed"] = dsn.Text(&l.creds), dsn.Text(&l.seed)
+	files.AddTo(p)
 	if err := p.Parse(u.Query); err != nil {
-		return err
+		return nil, err
 	}
 	secure = secure || scheme == "tls"
 	if err := files.Check(secure, "tls=true"); err != nil {
-		return err
+		return nil, err
 	}
-	if u.Login != "" && l.creds+l.seed != "" || l.creds != "" && l.seed != "" {
-		return errors.New("give one of user:password@, token@, creds and nkey_seed")
+	if err := nats.CustomInboxPrefix(inbox)(new(nats.Options)); err != nil {
+		return nil, errors.New("parameter inbox_prefix is not a subject")
 	}
-	s.options = func() (nats.Options, error) { return l.options(hosts, secure, files) }
-	return s.check()
-}
-
-// parse takes user:password, or a token.
-func (l *login) parse(text string) (err error) {
-	if text != "" && !strings.Contains(text, ":") {
-		_, l.token, err = dsn.Login("token:" + text)
-	} else if text != "" {
-		l.user, l.password, err = dsn.Login(text)
-	}
-	return err
-}
-
-func (l *login) options(hosts []string, secure bool, files dsn.TLS) (o nats.Options, err error) {
-	o = nats.GetDefaultOptions()
-	for _, host := range hosts {
-		o.Servers = append(o.Servers, "nats://"+host)
-	}
-	if o.Secure = secure; secure {
-		var config *tls.Config
-		if config, err = files.Config(); err != nil {
-			return o, err
-		}
-		o.TLSConfig = config
-	}
-	if o.User = l.user; l.password != nil {
-		o.Password = l.password()
-	}
-	if l.token != nil {
-		o.Token = l.token()
-	}
-	if l.inbox != "" {
-		err = nats.CustomInboxPrefix(l.inbox)(&o)
-	}
-	if l.creds != "" && err == nil {
-		if _, err = os.ReadFile(l.creds); err == nil {
-			err = nats.UserCredentials(l.creds)(&o)
-		}
-	}
-	if l.seed != "" && err == nil {
-		var option nats.Option
-		if option, err = nats.NkeyOptionFromSeed(l.seed); err == nil {
-			err = option(&o)
-		}
-	}
+	login, err := loginOption(u.Login, creds, seed)
 	if err != nil {
-		err = &dsn.FileError{Err: err}
+		return nil, err
 	}
-	return o, err
+	s.options = func() (o nats.Options, err error) {
+		o = nats.GetDefaultOptions()
+		o.Servers, o.InboxPrefix, o.Secure = hosts, inbox, secure
+		if secure {
+			if o.TLSConfig, err = files.Config(); err != nil {
+				return o, err
+			}
+		}
+		return o, login(&o)
+	}
+	return s, s.check()
+}
+
+// loginOption returns the option by which the user proves who it is.
+func loginOption(text, creds, seed string) (nats.Option, error) {
+	if text != "" && creds+seed != "" || creds != "" && seed != "" {
+		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
+	}
+	var option func() (nats.Option, error)
+	switch {
+	case creds != "":
+		option = func() (nats.Option, error) {
+			_, err := os.ReadFile(creds)
+			return nats.UserCredentials(creds), err
+		}
+	case seed != "":
+		option = func() (nats.Option, error) { return nats.NkeyOptionFromSeed(seed) }
+	case text == "":
+		return func(*nats.Options) error { return nil }, nil
+	case !strings.Contains(text, ":"):
+		_, token, err := dsn.Login("token:" + text)
+		return func(o *nats.Options) error { o.Token = token(); return nil }, err
+	default:
+		user, password, err := dsn.Login(text)
+		return func(o *nats.Options) error { o.User, o.Password = user, password(); return nil }, err
+	}
+	return func(o *nats.Options) error {
+		made, err := option()
+		if err != nil {
+			return &dsn.FileError{Err: err}
+		}
+		return made(o)
+	}, nil
 }

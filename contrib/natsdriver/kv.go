@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"strconv"
@@ -18,10 +19,9 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-// kv implements cas.Watcher and cas.Generational on a stream, as one session
-// sees it. The latest message with a subject is the value of a key; an empty one
-// says that there is none. A revision is a stream sequence plus the base of the
-// generation.
+// kv implements cas.Watcher, cas.Generational and cas.Unguarded on a stream, as
+// one session sees it. The latest message with a subject is the value of a key;
+// an empty one says that there is none. A revision is a stream sequence.
 type kv struct {
 	settings *settings
 	subjects
@@ -43,21 +43,14 @@ var (
 // subjects is the name of a stream, with which all its subjects begin.
 type subjects string
 
-func (s subjects) all() string          { return string(s) + ".>" }
 func (s subjects) queues() string       { return string(s) + ".q.>" }
 func (s subjects) sessions() string     { return string(s) + ".s.>" }
-func (s subjects) generation() string   { return string(s) + ".generation" }
-func (s subjects) guard() string        { return string(s) + ".guard" } // of the first message of a batch
 func (s subjects) notices() string      { return string(s) + ".n.>" }
+func (s subjects) record() string       { return string(s) + ".generation" }
+func (s subjects) guard() string        { return string(s) + ".guard" } // of the first message of a batch
 func (s subjects) of(key string) string { return string(s) + "." + strings.ReplaceAll(key, "/", ".") }
-
-// key returns the key of a subject, also that of a notice.
 func (s subjects) key(subject string) string {
-	key := strings.ReplaceAll(strings.TrimPrefix(subject, string(s)+"."), ".", "/")
-	if queue, ok := strings.CutPrefix(key, "n/"); ok {
-		return "q/" + queue
-	}
-	return key
+	return strings.ReplaceAll(strings.TrimPrefix(subject, string(s)+"."), ".", "/")
 }
 
 // client returns the connection, and makes it if there is none.
@@ -71,15 +64,12 @@ func (kv *kv) client(ctx context.Context) (*link, error) {
 		return l, nil
 	}
 	l, err := dial(ctx, kv.settings)
-	if err == nil {
-		err = checkVersion(l.nc.ConnectedServerVersion())
-	}
 	if err != nil {
-		if l != nil {
-			l.close()
-			return nil, err
-		}
 		return nil, dialError(err)
+	}
+	if err := checkVersion(l.ConnectedServerVersion()); err != nil {
+		l.close()
+		return nil, err
 	}
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
@@ -105,15 +95,7 @@ func (kv *kv) address() string {
 	if kv.link == nil {
 		return ""
 	}
-	return kv.link.nc.ConnectedAddr()
-}
-
-func (kv *kv) ask(ctx context.Context, all ...*nats.Msg) (*nats.Msg, error) {
-	l, err := kv.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.ask(ctx, all...)
+	return kv.link.ConnectedAddr()
 }
 
 // api makes a request of JetStream's API for the stream.
@@ -122,7 +104,11 @@ func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) erro
 	if body != nil {
 		m.Data, _ = json.Marshal(body) // never fails for the types of this package
 	}
-	reply, err := kv.ask(ctx, m)
+	l, err := kv.client(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := l.ask(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -130,8 +116,8 @@ func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) erro
 	if err := json.Unmarshal(reply.Data, &failed); err != nil {
 		return fmt.Errorf("%s: %w", m.Subject, err)
 	}
-	if failed.Error != nil {
-		return failed.Error.mark()
+	if err := failed.Error.mark(); err != nil {
+		return err
 	}
 	return json.Unmarshal(reply.Data, answer)
 }
@@ -147,8 +133,11 @@ type message struct {
 func (kv *kv) last(ctx context.Context, subject string) (message, error) {
 	var answer struct{ Message message }
 	err := kv.api(ctx, "STREAM.MSG.GET", "", map[string]any{"last_by_subj": subject, "no_hdr": true}, &answer)
-	if isCode(err, codeNoMessage) || kv.observes && isCode(err, codeNoStream) {
+	switch {
+	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
 		err = nil
+	case isCode(err, codeNoStream) && kv.present().name != "":
+		err = errLost
 	}
 	return answer.Message, err
 }
@@ -156,29 +145,23 @@ func (kv *kv) last(ctx context.Context, subject string) (message, error) {
 // Get implements [cas.KV].
 func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 	m, err := kv.last(ctx, kv.of(key))
-	return kv.entry(key, m.Seq, m.Data), err
+	return entry(key, m), err
 }
 
-func (kv *kv) entry(key string, seq int64, data []byte) cas.Entry {
-	e := cas.Entry{Key: key}
-	if seq > 0 {
-		e.Revision = seq + kv.base()
+func entry(key string, m message) cas.Entry {
+	if len(m.Data) == 0 {
+		m.Data = nil
 	}
-	if len(data) > 0 {
-		e.Value = data
-	}
-	return e
+	return cas.Entry{Key: key, Value: m.Data, Revision: m.Seq}
 }
-
-// pageSize is how many messages Scan asks for at once.
-const pageSize = 500
 
 // Scan implements [cas.KV].
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from, more := int64(1), true; more && err == nil; {
-		from, more, err = kv.page(ctx, from, func(subject string, m message) {
+		more, err = kv.page(ctx, from, func(subject string, m message) {
+			from = m.Seq + 1
 			key := kv.key(subject)
-			if e := kv.entry(key, m.Seq, m.Data); e.Value != nil && (strings.HasPrefix(key, "q/") || strings.HasPrefix(key, "s/")) {
+			if e := entry(key, m); e.Value != nil && (strings.HasPrefix(key, "q/") || strings.HasPrefix(key, "s/")) {
 				all = append(all, e)
 			}
 		})
@@ -186,113 +169,120 @@ func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	return all, err
 }
 
-// page reads messages from a sequence on, and returns the next sequence and
-// whether there are more.
-func (kv *kv) page(ctx context.Context, from int64, found func(subject string, m message)) (next int64, more bool, err error) {
+// page reads the next messages from a sequence on, and reports whether there are
+// more.
+func (kv *kv) page(ctx context.Context, from int64, found func(subject string, m message)) (more bool, err error) {
 	l, err := kv.client(ctx)
 	if err != nil {
-		return 0, false, err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
 	defer cancel()
-	request := "$JS.API.DIRECT.GET." + string(kv.subjects)
-	ctx, stop := l.guard(ctx, request)
+	ctx, stop := l.guard(ctx)
 	defer stop()
-	inbox := l.nc.NewInbox()
-	sub, err := l.nc.SubscribeSync(inbox)
-	if err != nil {
-		return 0, false, requestError(err)
+	ask := nats.NewMsg("$JS.API.DIRECT.GET." + string(kv.subjects))
+	ask.Reply = l.NewInbox()
+	ask.Data = fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s.>","batch":500}`, from, kv.subjects)
+	sub, err := l.SubscribeSync(ask.Reply)
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }()
+		err = l.PublishMsg(ask)
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	body := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":%d}`, from, kv.all(), pageSize)
-	if err := l.nc.PublishRequest(request, inbox, body); err != nil {
-		return 0, false, requestError(err)
-	}
-	for next = from; ; {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			return 0, false, requestError(err)
+	for err == nil {
+		var m *nats.Msg
+		if m, err = sub.NextMsgWithContext(ctx); err != nil {
+			break
 		}
 		switch status := m.Header.Get("Status"); {
 		case status == "204": // the end
-			pending, _ := strconv.Atoi(m.Header.Get("Nats-Num-Pending"))
-			return next, pending > 0, nil
-		case status == "404":
-			return next, false, nil
-		case status == "503" && kv.observes:
-			return next, false, nil // there may be no stream
+			return m.Header.Get("Nats-Num-Pending") != "0", nil
+		case status == "404", status == "503" && kv.observes: // there may be no stream
+			return false, nil
 		case status != "":
-			return 0, false, fmt.Errorf("%w: %s: status %s %s", driver.ErrUnavailable, request, status, m.Header.Get("Description"))
+			return false, fmt.Errorf("%w: %s: status %s", driver.ErrUnavailable, ask.Subject, status)
 		}
 		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
 		found(m.Header.Get("Nats-Subject"), message{seq, m.Data})
-		next = seq + 1
 	}
+	return false, l.explain(err, ask)
 }
 
+// The headers of conditions and batches.
 const (
-	headerExpected        = "Nats-Expected-Last-Subject-Sequence"
-	headerExpectedSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
-	headerBatch           = "Nats-Batch-Id"
-	headerNumber          = "Nats-Batch-Sequence"
-	headerCommit          = "Nats-Batch-Commit"
-	headerLife            = "Nats-TTL"
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerOther    = "Nats-Expected-Last-Subject-Sequence-Subject"
+	headerBatch    = "Nats-Batch-Id"
+	headerNumber   = "Nats-Batch-Sequence"
+	headerCommit   = "Nats-Batch-Commit"
+	headerLife     = "Nats-TTL"
 )
 
-// removedFor is how long the stream keeps the message of a removal. After that,
-// the sequences of later ones are greater nevertheless.
+// removedFor is how long the stream keeps the message of a removal. The
+// sequences of later ones are greater nevertheless.
 const removedFor = "1h"
 
 // Write implements [cas.KV]. A message can have one condition, so that of the
 // guard is on a message without content, in one batch with that of the key.
 func (kv *kv) Write(ctx context.Context, e cas.Entry, guard ...cas.Entry) (int64, error) {
-	m := nats.NewMsg(kv.of(e.Key))
-	m.Data = e.Value
-	m.Header.Set(headerExpected, kv.seq(e))
-	if e.Value == nil {
+	m := conditional(kv.of(e.Key), e.Revision)
+	if m.Data = e.Value; e.Value == nil {
 		m.Header.Set(headerLife, removedFor)
 	}
+	all := func() []*nats.Msg { return []*nats.Msg{m} }
+	if len(guard) > 0 {
+		first := conditional(kv.guard(), guard[0].Revision)
+		first.Header.Set(headerOther, kv.of(guard[0].Key))
+		all = func() []*nats.Msg { return batch(first, m) }
+	}
+	return kv.publish(ctx, all)
+}
+
+func conditional(subject string, last int64) *nats.Msg {
+	m := nats.NewMsg(subject)
+	m.Header.Set(headerExpected, strconv.FormatInt(last, 10))
+	return m
+}
+
+// batch makes a new batch of messages, of which JetStream stores all or none.
+func batch(all ...*nats.Msg) []*nats.Msg {
+	id := rand.Text()
+	for i, m := range all {
+		m.Header.Set(headerBatch, id)
+		m.Header.Set(headerNumber, strconv.Itoa(i+1))
+	}
+	all[len(all)-1].Header.Set(headerCommit, "1")
+	return all
+}
+
+// publish sends messages until JetStream stores them or has a reason not to. It
+// returns the sequence of the last one.
+func (kv *kv) publish(ctx context.Context, all func() []*nats.Msg) (seq int64, err error) {
+	if kv.present().lost {
+		return 0, errLost
+	}
 	for try := 0; ; try++ {
-		all := []*nats.Msg{m}
-		if len(guard) > 0 {
-			all = kv.batch(m, guard[0])
+		if seq, err = kv.publishOnce(ctx, all()); err == nil {
+			return seq, kv.confirm(ctx, false)
 		}
-		seq, err := kv.publish(ctx, all)
-		// A write of the same session is under way, or its server has too many.
-		if !isCode(err, codeInProcess) && !isCode(err, codeIncomplete) && !isCode(err, codeManyBatches) {
-			return seq, err
+		again := isCode(err, codeInProcess, codeIncomplete, codeManyBatches)
+		if errors.Is(err, nats.ErrNoResponders) { // no leader, or no stream any more
+			lost := kv.confirm(ctx, true)
+			if again = !errors.Is(lost, driver.ErrLostData); !again {
+				return 0, lost
+			}
 		}
-		if !session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 6))) {
+		if !again || !session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 6))) {
 			return 0, err
 		}
 	}
 }
 
-func (kv *kv) seq(e cas.Entry) string {
-	if e.Revision == 0 {
-		return "0"
+func (kv *kv) publishOnce(ctx context.Context, all []*nats.Msg) (int64, error) {
+	l, err := kv.client(ctx)
+	if err != nil {
+		return 0, err
 	}
-	return strconv.FormatInt(e.Revision-kv.base(), 10)
-}
-
-func (kv *kv) batch(m *nats.Msg, guard cas.Entry) []*nats.Msg {
-	first, id := nats.NewMsg(kv.guard()), rand.Text()
-	first.Header.Set(headerExpected, kv.seq(guard))
-	first.Header.Set(headerExpectedSubject, kv.of(guard.Key))
-	for i, m := range []*nats.Msg{first, m} {
-		m.Header.Set(headerBatch, id)
-		m.Header.Set(headerNumber, strconv.Itoa(i+1))
-	}
-	m.Header.Set(headerCommit, "1")
-	return []*nats.Msg{first, m}
-}
-
-// publish sends messages, and returns the revision of the last one.
-func (kv *kv) publish(ctx context.Context, all []*nats.Msg) (revision int64, err error) {
-	reply, err := kv.ask(ctx, all...)
+	reply, err := l.ask(ctx, all...)
 	if err != nil {
 		return 0, err
 	}
@@ -303,10 +293,10 @@ func (kv *kv) publish(ctx context.Context, all []*nats.Msg) (revision int64, err
 	if err := json.Unmarshal(reply.Data, &ack); err != nil {
 		return 0, fmt.Errorf("%s: %w", all[0].Subject, err)
 	}
-	if err := ack.Error.mark(); err != nil {
-		return 0, err
+	if denied := l.denied(all[0].Subject); denied != nil && ack.Error != nil { // the batch is incomplete
+		return 0, session.Refused(denied)
 	}
-	return ack.Seq + kv.base(), kv.confirm(ctx)
+	return ack.Seq, ack.Error.mark()
 }
 
 // Watch implements [cas.Watcher]. It asks the leader before it calls begun,
@@ -316,17 +306,16 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 	if err != nil {
 		return err
 	}
-	if err := l.wait(ctx); err != nil {
-		return err
-	}
-	ctx, stop := l.guard(ctx, kv.notices())
+	ctx, stop := l.guard(ctx)
 	defer stop()
-	sub, err := l.nc.SubscribeSync(kv.notices())
+	sub, err := l.SubscribeSync(kv.notices())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if _, err := kv.last(ctx, kv.generation()); err != nil {
+	asking, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
+	defer cancel()
+	if _, err := kv.last(asking, kv.record()); err != nil {
 		return err
 	}
 	begun()
@@ -336,6 +325,6 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 			return err
 		}
 		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
-		changed(kv.entry(kv.key(m.Subject), seq, m.Data))
+		changed(entry("q/"+strings.TrimPrefix(kv.key(m.Subject), "n/"), message{seq, m.Data}))
 	}
 }

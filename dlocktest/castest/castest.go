@@ -98,11 +98,12 @@ type node struct {
 // nodes returns the nodes in an entry, and the rest of its value.
 func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	value = make(map[string]json.RawMessage)
-	_, _ = json.Unmarshal(e.Value, &value), json.Unmarshal(value["Nodes"], &nodes)
+	base := int64(0)
+	_, _, _ = json.Unmarshal(e.Value, &value), json.Unmarshal(value["Nodes"], &nodes), json.Unmarshal(value["Base"], &base)
 	for i, n := range nodes {
 		if n.Owner != "" && n.Token == 0 {
 			prefix, _, _ := driver.ParseName(n.Name)
-			nodes[i].Token, nodes[i].Name = e.Revision, driver.FormatName(prefix, e.Revision)
+			nodes[i].Token, nodes[i].Name = e.Revision+base, driver.FormatName(prefix, e.Revision+base)
 		}
 	}
 	return nodes, value
@@ -236,12 +237,12 @@ func (l *link) Unguarded() bool {
 }
 
 // Generation implements cas.Generational.
-func (l *link) Generation(ctx context.Context) (session.Begun, error) {
+func (l *link) Generation(ctx context.Context) (cas.Generation, error) {
 	g, ok := l.KV.(cas.Generational)
 	if !ok {
-		return session.Begun{}, nil
+		return cas.Generation{}, nil
 	}
-	return request(ctx, l, func(faults.Op) bool { return false }, func(ctx context.Context, _ cas.KV) (session.Begun, error) { return g.Generation(ctx) })
+	return request(ctx, l, func(faults.Op) bool { return false }, func(ctx context.Context, _ cas.KV) (cas.Generation, error) { return g.Generation(ctx) })
 }
 
 // changes tells whether a write is for op, by the number of nodes before and

@@ -212,6 +212,7 @@ var examples = map[string]struct {
 	"mysql":    {title: "MySQL or MariaDB", dsn: "user@tcp(localhost:3306)/database", port: "3306"},
 	"sqlite":   {title: "a file that the processes of this machine share", dsn: "/tmp/locks.db"},
 	"etcd":     {title: "etcd", dsn: "etcd://localhost:2379", port: "2379"},
+	"nats":     {title: "NATS JetStream", dsn: "nats://localhost:4222", port: "4222"},
 }
 
 // allDrivers is the import path of a dlock program that includes every driver.

@@ -324,6 +324,7 @@ func TestTheServerIsFoundInTheDSN(t *testing.T) {
 		{"zk", "zk://zk1:2181,zk2:2181/locks", ""},
 		{"redis", "redis://[::1]:6379", "[::1]:6379"},
 		{"etcd", "etcd://localhost:2379?session_timeout=5s", "localhost:2379"},
+		{"nats", "nats://user:geheim@localhost:4222/locks", "localhost:4222"},
 		{"postgres", "postgres://user:geheim@db/jobs?sslmode=disable", "db"},
 		{"postgres", "host=db user=alice", ""},
 		{"mysql", "user:ge(heim@tcp(db:3306)/jobs", "db:3306"},

@@ -5,6 +5,7 @@ go 1.25.0
 replace (
 	github.com/dlock-go/dlock => ../..
 	github.com/dlock-go/dlock/contrib/etcddriver => ../../contrib/etcddriver
+	github.com/dlock-go/dlock/contrib/natsdriver => ../../contrib/natsdriver
 	github.com/dlock-go/dlock/contrib/redisdriver => ../../contrib/redisdriver
 	github.com/dlock-go/dlock/contrib/sqldriver => ../../contrib/sqldriver
 )

@@ -74,29 +74,19 @@ type Server struct{ testenv.Server }
 // test ends, the server is killed and its directory removed.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	return &Server{nats.Start(t, configure(options))}
-}
-
-// StartCluster starts a cluster of n servers, and waits until all of them are
-// ready.
-func StartCluster(t testing.TB, n int, options ...Option) (servers []*Server) {
-	t.Helper()
-	for _, s := range nats.StartAll(t, n, configure(options)) {
-		servers = append(servers, &Server{*s})
-	}
-	return servers
+	return &Server{nats.Start(t, configure(options, nil))}
 }
 
 // Shared returns a server that all tests of a test binary share. Tests must use
 // separate streams, see [testenv.Server.Unique], and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
-	return &Server{nats.Shared(t, configure(nil))}
+	return &Server{nats.Shared(t, configure(nil, nil))}
 }
 
 func name(s *testenv.Server) string { return fmt.Sprint("server-", s.Port(0)) }
 
-func configure(options []Option) testenv.Configure {
+func configure(options []Option, routes func(s *testenv.Server, all []*testenv.Server) []string) testenv.Configure {
 	return func(s *testenv.Server, all []*testenv.Server) (command []string, ready func() bool) {
 		c := &settings{}
 		for _, option := range options {
@@ -105,13 +95,10 @@ func configure(options []Option) testenv.Configure {
 		c.jetStream = append(c.jetStream, "store_dir: "+fmt.Sprintf("%q", s.File("data")))
 		lines := []string{"server_name: " + name(s), "listen: " + s.Addr(), "http: " + testenv.Loopback(s.Port(2)),
 			"jetstream { " + strings.Join(c.jetStream, ", ") + " }"}
-		if len(all) > 1 {
-			var routes []string
-			for _, m := range all {
-				routes = append(routes, "nats://"+testenv.Loopback(m.Port(1)))
-			}
-			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, routes: [%s] }",
-				testenv.Loopback(s.Port(1)), strings.Join(routes, ", ")))
+		if routes != nil {
+			// Other servers could reach none by the address that is advertised, so they keep to the links.
+			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, advertise: \"127.0.0.1:1\", routes: [%s] }",
+				testenv.Loopback(s.Port(1)), strings.Join(routes(s, all), ", ")))
 		}
 		file := s.Write("nats.conf", strings.Join(append(lines, c.lines...), "\n")+"\n")
 		return []string{program(), "-c", file}, func() bool {
@@ -132,22 +119,10 @@ func monitor(s *testenv.Server, path string, answer any) error {
 	return json.NewDecoder(reply.Body).Decode(answer)
 }
 
-// Leader waits until a running server says that it leads the stream, and returns
-// its index.
-func Leader(t testing.TB, servers []*Server, stream string) int {
-	t.Helper()
-	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		for i, s := range servers {
-			if !s.Down() && s.leads(stream) {
-				return i
-			}
-		}
-	}
-	t.Fatal("the stream has no leader")
-	return -1
-}
-
-func (s *Server) leads(stream string) bool {
+// Streams returns the streams on the server, with the name of the leader of
+// each, which is empty without a cluster. If the server does not answer, there
+// are none.
+func (s *Server) Streams() map[string]string {
 	var answer struct {
 		Accounts []struct {
 			Streams []struct {
@@ -156,15 +131,12 @@ func (s *Server) leads(stream string) bool {
 			} `json:"stream_detail"`
 		} `json:"account_details"`
 	}
-	if monitor(&s.Server, "/jsz?accounts=true&streams=true", &answer) != nil {
-		return false
-	}
+	_ = monitor(&s.Server, "/jsz?accounts=true&streams=true", &answer)
+	found := make(map[string]string)
 	for _, account := range answer.Accounts {
-		for _, found := range account.Streams {
-			if found.Name == stream {
-				return found.Cluster.Leader == name(&s.Server)
-			}
+		for _, stream := range account.Streams {
+			found[stream.Name] = stream.Cluster.Leader
 		}
 	}
-	return false
+	return found
 }

@@ -117,7 +117,7 @@ func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, address := range []string{"127.0.0.1:1", silent.Addr().String()} {
 		for driver, format := range map[string]string{
-			"redis": "redis://alice:geheim@%s", "etcd": "etcd://alice:geheim@%s", "zk": "zk://alice:geheim@%s",
+			"redis": "redis://alice:geheim@%s", "etcd": "etcd://alice:geheim@%s", "nats": "nats://alice:geheim@%s", "zk": "zk://alice:geheim@%s",
 			"postgres": "postgres://alice:geheim@%s/db", "mysql": "alice:geheim@tcp(%s)/db",
 		} {
 			t.Run(driver+"/"+address, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/dlock-go/dlock/internal/command"
 
 	_ "github.com/dlock-go/dlock/contrib/etcddriver"
+	_ "github.com/dlock-go/dlock/contrib/natsdriver"
 	_ "github.com/dlock-go/dlock/contrib/redisdriver"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/mysql"
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/postgres"

@@ -17,6 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/command"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/natstest"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/zktest"
@@ -42,6 +43,9 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"mysql": func(t *testing.T) string {
 		server := mysqltest.Start(t)
 		return server.DSN(server.Database(), "session_timeout=5s")
+	},
+	"nats": func(t *testing.T) string {
+		return "nats://" + natstest.Start(t).Addr() + "?empty_is_new=true&session_timeout=5s"
 	},
 	"postgres": func(t *testing.T) string { return pgtest.Start(t).DSN("session_timeout=5s") },
 	"redis": func(t *testing.T) string {
@@ -160,7 +164,7 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	t.Chdir(t.TempDir()) // SQLite takes some of the data source names for file names
 	for _, dsn := range []string{
-		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
+		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "nats://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
 		"postgres://alice:geheim@127.0.0.1:1/db?colour=red", "postgres://127.0.0.1:1/db?password=geheim&colour=red",
 		"host=127.0.0.1 port=x user=alice password=geheim", "alice:geheim@tcp(127.0.0.1:1)/db?colour=red", "file:x?password=geheim",
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/internal/etcdtest"
 	"github.com/dlock-go/dlock/internal/mysqltest"
+	"github.com/dlock-go/dlock/internal/natstest"
 	"github.com/dlock-go/dlock/internal/pgtest"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -35,6 +36,10 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 			return server.DSN(database), func() string {
 				return server.SQL(t, database, "SHOW TABLES; SHOW PROCEDURE STATUS WHERE Db = DATABASE()")
 			}
+		},
+		"nats": func(t *testing.T) (string, func() string) {
+			server := natstest.Start(t)
+			return "nats://" + server.Addr(), func() string { return fmt.Sprint(server.Streams()) }
 		},
 		"postgres": func(t *testing.T) (string, func() string) {
 			server := pgtest.Start(t)

@@ -25,8 +25,8 @@ func newLossy(now session.Begun) *lossy {
 	return l
 }
 
-func (l *lossy) Generation(context.Context) (session.Begun, error) {
-	return l.now.Load().(session.Begun), nil
+func (l *lossy) Generation(context.Context) (Generation, error) {
+	return Generation{l.now.Load().(session.Begun), 1000}, nil
 }
 
 func TestASessionEndsWithTheGenerationOfItsData(t *testing.T) {
@@ -34,6 +34,7 @@ func TestASessionEndsWithTheGenerationOfItsData(t *testing.T) {
 		kv := newLossy(session.Begun{Generation: "1"})
 		a := connect(t, kv)
 		require.Equal(t, "1", a.Describe().Generation)
+		require.Greater(t, create(t, a, "q").Token, int64(1000))
 		kv.now.Store(session.Begun{Generation: "2"})
 		time.Sleep(testTimeout / 2)
 		require.ErrorIs(t, a.Err(), driver.ErrLostData)

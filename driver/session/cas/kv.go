@@ -76,7 +76,15 @@ type Generational interface {
 	// generation ends, with driver.ErrLostData. Until the leases of all sessions
 	// of earlier generations are over, the result has a Wait. Then no session
 	// begins.
-	Generation(ctx context.Context) (session.Begun, error)
+	Generation(ctx context.Context) (Generation, error)
+}
+
+// Generation is what a [Generational] KV tells of its data.
+type Generation struct {
+	session.Begun
+	// Base is added to revisions to make tokens. With it, tokens are greater
+	// than those of earlier generations even if revisions are not.
+	Base int64
 }
 
 // Unguarded is a [KV] that may have no way to write on the condition of a second

@@ -51,7 +51,7 @@ type store struct {
 	timeout    time.Duration
 	listens    atomic.Bool // whether notices arrive
 	tidies     bool        // whether Tidy was called before
-	generation string      // of the data when the session began
+	generation Generation  // of the data when the session began
 
 	mu    sync.Mutex
 	cache map[string]*cached // by key
@@ -73,6 +73,7 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 type queue struct {
 	session.Queue
 	Last     int64 // the greatest token so far
+	Base     int64 `json:",omitempty"` // of the generation in which the key was written
 	revision int64
 }
 
@@ -84,7 +85,7 @@ func decode(e Entry) (queue, error) {
 	for i := range q.Nodes {
 		if n := &q.Nodes[i]; n.Token == 0 && n.Owner != "" {
 			prefix, _, _ := driver.ParseName(n.Name)
-			n.Token = max(e.Revision, q.Last+1) // Last is greater if a backup was restored
+			n.Token = max(e.Revision+q.Base, q.Last+1) // Last is greater if a backup was restored
 			n.Name = driver.FormatName(prefix, n.Token)
 		}
 		q.Last = max(q.Last, q.Nodes[i].Token)
@@ -186,6 +187,7 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		case err != nil:
 			continue
 		}
+		q.Base = s.generation.Base
 		e.Value = encode(q)
 		guards := []Entry{guard}
 		if s.unguarded() {
@@ -261,12 +263,11 @@ func (s *store) sign(ctx context.Context, end bool) error {
 
 func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, err error) {
 	if g, ok := s.kv.(Generational); ok {
-		if b, err = g.Generation(ctx); err != nil || b.Wait > 0 {
-			return b, err
+		if s.generation, err = g.Generation(ctx); err != nil || s.generation.Wait > 0 {
+			return s.generation.Begun, err
 		}
 	}
-	s.generation = b.Generation
-	return b, s.sign(ctx, false)
+	return s.generation.Begun, s.sign(ctx, false)
 }
 
 var errLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
@@ -277,7 +278,7 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	err := s.sign(ctx, false)
 	if g, ok := s.kv.(Generational); ok && (err == nil || errors.Is(err, driver.ErrSessionEnded)) {
 		now, failed := g.Generation(ctx)
-		if failed == nil && now.Generation != s.generation {
+		if failed == nil && now.Generation != s.generation.Generation {
 			failed = errLost
 		}
 		err = cmp.Or(failed, err)
