@@ -79,6 +79,11 @@ func (l *link) guard(ctx context.Context) (context.Context, func()) {
 
 // ask sends messages, and returns the answer to the last one.
 func (l *link) ask(ctx context.Context, all ...*nats.Msg) (reply *nats.Msg, err error) {
+	for !l.IsConnected() {
+		if !session.Sleep(ctx, 10*time.Millisecond) {
+			return nil, session.Refused(fmt.Errorf("%w: no connection to %s: %w", driver.ErrUnavailable, strings.Join(l.Opts.Servers, ", "), ctx.Err()))
+		}
+	}
 	ctx, stop := l.guard(ctx)
 	defer stop()
 	for i, m := range all {

@@ -190,13 +190,15 @@ func (kv *kv) page(ctx context.Context, from int64, found func(subject string, m
 	}
 	for err == nil {
 		var m *nats.Msg
-		if m, err = sub.NextMsgWithContext(ctx); err != nil {
+		if m, err = sub.NextMsgWithContext(ctx); kv.observes && errors.Is(err, nats.ErrNoResponders) {
+			return false, nil // there may be no stream
+		} else if err != nil {
 			break
 		}
 		switch status := m.Header.Get("Status"); {
 		case status == "204": // the end
 			return m.Header.Get("Nats-Num-Pending") != "0", nil
-		case status == "404", status == "503" && kv.observes: // there may be no stream
+		case status == "404":
 			return false, nil
 		case status != "":
 			return false, fmt.Errorf("%w: %s: status %s", driver.ErrUnavailable, ask.Subject, status)
