@@ -443,15 +443,18 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
+// Versions before layout 1 stored none.
 func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()
 	require.Equal(t, "1", s.server.Do("HGET", s.key("gen"), "layout"))
-	s.server.Do("HSET", s.key("gen"), "layout", "2")
-	_, err := s.Connect(t.Context())
-	require.ErrorContains(t, err, "the keys of the namespace have layout 2, and this version of dlock has layout 1")
-	require.NotErrorIs(t, err, driver.ErrUnavailable)
-	require.NoError(t, beat(t.Context(), made))
+	for found, change := range map[string][]string{"2": {"HSET", s.key("gen"), "layout", "2"}, "0": {"HDEL", s.key("gen"), "layout"}} {
+		s.server.Do(change...)
+		_, err := s.Connect(t.Context())
+		require.ErrorContains(t, err, "the keys of the namespace have layout "+found+", and this version of dlock needs layout 1")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		require.NoError(t, beat(t.Context(), made))
+	}
 }
 
 func TestRepliesOfProxiesAndOfOtherServers(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	replyGone      = "DLOCKGONE"
 	replyStale     = "DLOCKSTALE"
 	replyCancelled = "DLOCKCANCELLED"
+	replyLayout    = "DLOCKLAYOUT"
 )
 
 // Prefixes of the error replies after which Redis closes a new connection.
@@ -71,6 +72,9 @@ func mark(err error) error {
 		return driver.ErrGone
 	case replied(err, replyStale):
 		return driver.ErrStale
+	case replied(err, replyLayout):
+		words := strings.Fields(err.Error())
+		return session.CheckLayout("the keys of the namespace", words[len(words)-2], words[len(words)-1])
 	case permanent(err):
 		if forbidden(err) {
 			return fmt.Errorf("%w; docs/stores/redis.md lists the permissions that the user needs", err)

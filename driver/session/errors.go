@@ -70,3 +70,14 @@ func inTime(err error) error {
 	}
 	return late
 }
+
+// CheckLayout returns an error unless the data of a store have the layout that
+// this program reads and writes. what names the data. Retrying is pointless, so
+// the error does not match driver.ErrUnavailable.
+func CheckLayout[T comparable](what string, found, own T) error {
+	if found == own {
+		return nil
+	}
+	return fmt.Errorf("%s have layout %v, and this version of dlock needs layout %v: use one version in all programs, "+
+		"or stop them all and delete the data of dlock, which then begin anew", what, found, own)
+}

@@ -12,11 +12,8 @@ local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- of the grace th
 local grace = math.max(tonumber(ARGV[3]), known, most(graces))
 local confirm = math.max(tonumber(ARGV[7]), tonumber(redis.call('HGET', gen, 'replicas') or 0), most(replicas))
 local layout = '1' -- changes whenever clients of an earlier version could misread a key
-local found = redis.call('HGET', gen, 'layout') or layout
-if found ~= layout then
-  return { err = 'DLOCKLAYOUT the keys of the namespace have layout ' .. found .. ', and this version of dlock has layout '
-    .. layout .. ': let all clients use one version, or another namespace' }
-end
+local found = redis.call('HGET', gen, 'layout') or redis.call('EXISTS', gen) == 0 and layout or '0'
+if found ~= layout then return { err = 'DLOCKLAYOUT ' .. found .. ' ' .. layout } end
 local begun = current()
 if not generation then return ended end
 local stored = redis.call('HGET', gen, 'db')

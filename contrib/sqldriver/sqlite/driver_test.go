@@ -90,7 +90,7 @@ func TestPathsThatCannotWorkSayWhy(t *testing.T) {
 		filepath.Join(dir, "missing", "locks.db"): "does not exist: make it",
 		dir: "is a directory",
 		write("text", strings.Repeat("hello\n", 999)): "no SQLite database",
-		newer:   "have version 3, and this driver needs",
+		newer:   "the tables have layout 3, and this version of dlock needs layout",
 		foreign: "tables of dlock in the database are not as this program expects",
 		filepath.Join(write("plain", ""), "locks.db"): "not a directory",
 	} {

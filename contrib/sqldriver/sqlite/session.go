@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
 )
@@ -114,7 +113,7 @@ func (m *member) makeTables(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := sqlstore.CheckVersion("it", version, schemaVersion); err != nil {
+	if err := session.CheckLayout("the tables", version, schemaVersion); err != nil {
 		return fmt.Errorf("%w: %w", errPermanent, err)
 	}
 	return nil

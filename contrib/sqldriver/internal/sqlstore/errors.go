@@ -59,16 +59,6 @@ func Version(sql string) int {
 
 var comment = regexp.MustCompile(`\s*--.*`)
 
-// CheckVersion returns an error unless the tables at where have the version
-// that the driver needs.
-func CheckVersion(where string, version, need int) error {
-	if version != need {
-		return fmt.Errorf("the tables in %s have version %d, and this driver needs version %d: they were made by another version of dlock. "+
-			"Use that one, or close all clients and drop the tables and routines: the next client makes them anew", where, version, need)
-	}
-	return nil
-}
-
 // Untrusted reports whether the client has rejected the server's certificate, or
 // could not use a file of its own, so that a retry is pointless.
 func Untrusted(err error) bool {
