@@ -86,7 +86,7 @@ type connector struct {
 // Observe implements [driver.Observer]. It needs no lease, so that a store whose
 // quota is used up will do.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
-	c, client, err := c.dialed(ctx)
+	c, client, err := c.dialed(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 }
 
 // dialed returns a connector for one session, and its client.
-func (c *connector) dialed(ctx context.Context) (*connector, *clientv3.Client, error) {
+func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clientv3.Client, error) {
 	c, err := c.following()
 	if err != nil {
 		return nil, nil, err
@@ -110,21 +110,47 @@ func (c *connector) dialed(ctx context.Context) (*connector, *clientv3.Client, e
 	if err != nil {
 		return nil, nil, c.connectError(ctx, err)
 	}
+	if err := c.checkLayout(ctx, client, writes); err != nil {
+		client.Close()
+		return nil, nil, err
+	}
 	return c, client, nil
+}
+
+// checkLayout refuses a prefix of another version, and stores the version of a
+// new one. It also shows whether the user may read keys, because leases need no
+// permission.
+func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, writes bool) error {
+	key := c.settings.layoutKey()
+	reply, err := client.Get(ctx, key)
+	if err != nil {
+		return c.connectError(ctx, err)
+	}
+	stored := reply.Kvs
+	if len(stored) == 0 && writes {
+		put, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, layout)).Else(clientv3.OpGet(key)).Commit()
+		if err == nil {
+			stored = put.Responses[0].GetResponseRange().GetKvs()
+		} else if code(err) != codes.PermissionDenied { // who may only read puts no keys here
+			return c.connectError(ctx, err)
+		}
+	}
+	if len(stored) == 0 {
+		return nil
+	}
+	what := fmt.Sprintf("etcddriver: connect: the keys that begin with %q", c.settings.root())
+	return session.CheckLayout(what, string(stored[0].Value), layout)
 }
 
 // Connect creates a lease and a client for it.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	c, client, err := c.dialed(ctx)
+	c, client, err := c.dialed(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	// Check that the user may read keys, because leases need no permission.
-	_, err = client.Get(ctx, c.settings.root(), clientv3.WithCountOnly())
-	sent, grant := driver.Now(), (*clientv3.LeaseGrantResponse)(nil)
-	if err == nil {
-		grant, err = client.Grant(ctx, int64(c.settings.timeout/time.Second))
-	}
+	sent := driver.Now()
+	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))
 	if err != nil {
 		client.Close()
 		return nil, c.connectError(ctx, err)

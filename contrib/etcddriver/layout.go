@@ -17,6 +17,11 @@ import (
 // The methods below build the keys that docs/contribute/other-languages.md
 // describes. A double slash ends the name of the queue, since no name has one.
 
+// layout is the version of the keys. It changes whenever clients of an earlier
+// version could misread a key. The first session in a prefix stores it.
+const layout = "1"
+
+func (s *settings) layoutKey() string             { return s.prefix + "//layout" }
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 

@@ -1,6 +1,7 @@
 package etcddriver
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -31,6 +32,7 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 
 	require.Equal(t, strings.Join([]string{
 		prefix + "//cancelled/" + id, "",
+		prefix + "//layout", "1",
 		prefix + "/stock/42/.released", id + ":1",
 		prefix + "/stock/42//" + id + ":2", "web2-R-", "web2-R-data", "",
 	}, "\n"), server.Etcdctl("get", "--prefix", prefix+"/"))
@@ -42,6 +44,19 @@ func TestTheLayoutIsAsDocumented(t *testing.T) {
 	for _, key := range []string{"//cancelled/" + id, "/stock/42//" + id + ":2", "/stock/42/.released"} {
 		require.Contains(t, keys, prefix+key)
 	}
+}
+
+func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
+	server := etcdtest.Shared(t)
+	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
+	server.Etcdctl("put", s.b.settings.layoutKey(), "2")
+	c := s.b.connector
+	for _, begin := range []func(context.Context) (driver.Session, error){c.Connect, c.Observe} {
+		_, err := begin(within(t))
+		require.ErrorContains(t, err, "have layout 2, and this version of dlock needs layout 1")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	create(t, s, "q", "h-W-")
 }
 
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
