@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,19 @@ func (m *memory) purge(t *testing.T, key string) {
 	e, _ := m.Get(t.Context(), key)
 	_, err := m.write(Entry{Key: key, Revision: e.Revision})
 	require.NoError(t, err)
+}
+
+func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
+	kv := newMemory()
+	s := connect(t, kv)
+	create(t, s, "q")
+	e, _ := kv.Get(t.Context(), queueKey("q"))
+	e.Value = []byte(strings.Replace(string(e.Value), `"Layout":1`, `"Layout":2`, 1))
+	_, err := kv.Write(t.Context(), e)
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "b-W-"})
+	require.ErrorContains(t, err, "key q/q: the data have layout 2, and this version of dlock needs layout 1")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
 // next returns what a watch sends, which takes less than five minutes.

@@ -74,13 +74,21 @@ type queue struct {
 	session.Queue
 	Last     int64 // the greatest token so far
 	Base     int64 `json:",omitempty"` // of the generation in which the key was written
+	Layout   int   `json:",omitempty"` // version of this type
 	revision int64
 }
 
+// layout is the version of the type queue. It changes whenever clients of an
+// earlier version could misread the value.
+const layout = 1
+
 func decode(e Entry) (queue, error) {
-	q := queue{revision: e.Revision}
+	q := queue{revision: e.Revision, Layout: layout}
 	if err := json.Unmarshal(e.Value, &q); e.Value != nil && err != nil {
 		return q, fmt.Errorf("key %s: %w", e.Key, err)
+	}
+	if err := session.CheckLayout("key "+e.Key+": the data", q.Layout, layout); err != nil {
+		return queue{}, err
 	}
 	for i := range q.Nodes {
 		if n := &q.Nodes[i]; n.Token == 0 && n.Owner != "" {
