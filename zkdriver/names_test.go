@@ -110,3 +110,12 @@ func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	assert.ErrorIs(t, err, driver.ErrBadName)
 	assert.Empty(t, b.nodes("q"))
 }
+
+// The layout has no version, because other libraries share it.
+func TestDataOfALaterVersionAreTolerated(t *testing.T) {
+	for _, data := range []string{"", "\xff\x00", `{"layout":9}`, "a\n#dlock layout=9", "a\n#dlock token=7 created=8 more=9"} {
+		got, facts, _ := splitTrailer([]byte(data))
+		assert.Equal(t, data, string(got))
+		assert.Zero(t, facts)
+	}
+}
