@@ -1,0 +1,68 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// buildEarlier builds dlock of the latest release, or until there is one, of the
+// commit before package session.
+const buildEarlier = `
+	commit=$(git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null || echo 33efffba)
+	git -C "$(git rev-parse --show-toplevel)" archive -o "$0/tar" "$commit" && tar -x -C "$0" -f "$0/tar"
+	cd "$0/contrib/cmd" && go build -o "$0/earlier" ./dlock`
+
+func TestAnEarlierVersionBesideThisOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds an earlier version, and waits for session timeouts")
+	}
+	dir := t.TempDir()
+	out, err := exec.Command("sh", "-euc", buildEarlier, dir).CombinedOutput()
+	require.NoError(t, err, "%s\nThe test needs a clone with its whole history: git fetch --unshallow --tags", out)
+	earlier, now := filepath.Join(dir, "earlier"), os.Args[0]
+	for name, open := range stores {
+		for title, c := range map[string][2]string{"earlier holds": {earlier, now}, "now holds": {now, earlier}} {
+			t.Run(name+"/"+title, func(t *testing.T) {
+				t.Parallel()
+				beside(t, c[0], c[1], "-driver", name, "-dsn", open(t))
+			})
+		}
+	}
+}
+
+// beside makes the other program wait for longer than a session timeout while
+// the holder has the lock. It must get the lock next, unless it is refused.
+func beside(t *testing.T, holder, other string, store ...string) {
+	run := func(program, command string, args ...string) string {
+		out, _ := exec.CommandContext(t.Context(), program, slices.Concat([]string{command}, store, args)...).CombinedOutput()
+		t.Logf("%s %s %v: %s", filepath.Base(program), command, args, out)
+		return string(out)
+	}
+	file, next := filepath.Join(t.TempDir(), "ready"), other
+	take := func(program, script string) <-chan string {
+		out := make(chan string, 1)
+		go func() { out <- run(program, "run", "l", "--", "sh", "-c", script, file) }()
+		return out
+	}
+	held := take(holder, `echo "$DLOCK_TOKEN" >"$0"; until [ -e "$0.end" ]; do sleep 0.1; done; echo kept`)
+	require.Eventually(t, func() bool { return exists(file) }, time.Minute, 10*time.Millisecond)
+	if out := run(other, "run", "-w", "8s", "l", "--", "true"); !strings.Contains(out, "timed out after 8s: held by ") {
+		require.Regexp(t, `have (the )?(layout|version) \w+, and this .* (layout|version) \w+`, out)
+		next = holder
+	}
+	then := take(next, `[ "$DLOCK_TOKEN" -gt "$(cat "$0")" ] && echo rises`)
+	require.Eventually(t, func() bool { return strings.Contains(run(holder, "queue", "l"), "\nwaits ") }, time.Minute, 50*time.Millisecond)
+	require.NoError(t, os.WriteFile(file+".end", nil, 0o600))
+	assert.Contains(t, <-held, "kept\n")
+	assert.Contains(t, <-then, "rises\n")
+}
