@@ -178,6 +178,7 @@ func (s refusingSession) Replace(context.Context, string, driver.Place, string) 
 	if *s.n++; *s.n == 1 {
 		return driver.Place{}, driver.ErrUnavailable
 	}
+	time.Sleep(time.Second) // until Downgrade has returned
 	if s.err == driver.ErrSessionEnded {
 		_ = s.Session.Close()
 	}
