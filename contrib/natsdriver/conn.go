@@ -44,8 +44,8 @@ func dial(ctx context.Context, s *settings) (*link, error) {
 	o.ReconnectBufSize = -1 // nothing is sent later than asked
 	o.Timeout, o.PingInterval, o.MaxPingsOut = max(s.timeout/8, time.Second), s.timeout/4, 1
 	o.UseOldRequestStyle, o.CustomReconnectDelayCB = false, nil
-	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil, nil
-	o.DisconnectedErrCB, o.ReconnectErrCB = func(*nats.Conn, error) { l.renew() }, nil
+	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler, o.ReconnectErrCB = nil, nil, nil, nil, nil, nil, nil
+	o.DisconnectedErrCB = func(*nats.Conn, error) { l.renew() }
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) { l.renew() }
 	if l.Conn, err = o.Connect(); err != nil {
 		end()
@@ -77,34 +77,26 @@ func (l *link) guard(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// ask sends messages, and returns the answer to the last one.
-func (l *link) ask(ctx context.Context, all ...*nats.Msg) (reply *nats.Msg, err error) {
+// ask makes a request.
+func (l *link) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	for !l.IsConnected() {
 		if !session.Sleep(ctx, 10*time.Millisecond) {
-			return nil, session.Refused(fmt.Errorf("%w: no connection to %s: %w", driver.ErrUnavailable, strings.Join(l.Opts.Servers, ", "), ctx.Err()))
+			return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
 		}
 	}
 	ctx, stop := l.guard(ctx)
 	defer stop()
-	for i, m := range all {
-		if i < len(all)-1 {
-			err = l.PublishMsg(m)
-		} else {
-			reply, err = l.RequestMsgWithContext(ctx, m)
-		}
-		if err != nil {
-			return nil, l.explain(err, all...)
-		}
+	reply, err := l.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		err = l.explain(err, m.Subject)
 	}
-	return reply, nil
+	return reply, err
 }
 
 // explain returns the error of a request without an answer.
-func (l *link) explain(err error, all ...*nats.Msg) error {
-	for _, m := range all {
-		if denied := l.denied(m.Subject); denied != nil {
-			return session.Refused(denied)
-		}
+func (l *link) explain(err error, subject string) error {
+	if denied := l.denied(subject); denied != nil {
+		return session.Refused(denied)
 	}
 	inbox := l.NewRespInbox()
 	if denied := l.denied(inbox[:strings.LastIndexByte(inbox, '.')] + ".*"); denied != nil {

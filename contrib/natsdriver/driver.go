@@ -1,7 +1,6 @@
 package natsdriver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,20 +25,7 @@ type Driver struct{}
 // part is wrong but never quote a password.
 func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("natsdriver: dsn: %w", err)
-	}
-	return &connector{settings: s, met: make(map[string]time.Time)}, nil
-}
-
-// Options are the settings for [NewConnector]. A zero field has the default
-// value of the corresponding parameter in a data source name.
-type Options struct {
-	Stream         string
-	SessionTimeout time.Duration
-	Grace          time.Duration
-	Replicas       int
-	EmptyIsNew     bool
+	return newConnector(s, err, "natsdriver: dsn")
 }
 
 // NewConnector returns a connector for the servers of an existing connection. It
@@ -48,15 +34,21 @@ type Options struct {
 // own, so that heartbeats do not wait for the program's messages. Closing the
 // given connection leaves the sessions open.
 //
-// NewConnector does no I/O. It returns an error if an option is invalid.
-func NewConnector(nc *nats.Conn, o Options) (driver.Connector, error) {
+// The parameters are those of a data source name, such as
+// "session_timeout=30s&replicas=3". The stream is named dlock if the name is
+// empty. NewConnector does no I/O.
+func NewConnector(nc *nats.Conn, stream, parameters string) (driver.Connector, error) {
 	if nc == nil {
 		return nil, errors.New("natsdriver: the connection is nil")
 	}
-	s := &settings{stream: cmp.Or(o.Stream, defaultStream), timeout: cmp.Or(o.SessionTimeout, defaultTimeout), grace: o.Grace,
-		replicas: o.Replicas, emptyNew: o.EmptyIsNew, options: func() (nats.Options, error) { return nc.Opts, nil }}
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("natsdriver: %w", err)
+	s, err := newSettings(stream, parameters, nil)
+	s.options = func() (nats.Options, error) { return nc.Opts, nil }
+	return newConnector(s, err, "natsdriver")
+}
+
+func newConnector(s *settings, err error, what string) (driver.Connector, error) {
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return &connector{settings: s, met: make(map[string]time.Time)}, nil
 }
@@ -70,31 +62,25 @@ type connector struct {
 
 // Connect begins a session. It creates the stream if there is none.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	kv := c.open()
-	return made(cas.Connect(ctx, kv, c.config(kv)))
+	return c.connect(ctx, c.open(), cas.Connect)
 }
 
 // Observe implements [driver.Observer].
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	kv := c.open()
 	kv.observes = true
-	return made(cas.Observe(ctx, kv, c.config(kv)))
+	return c.connect(ctx, kv, cas.Observe)
 }
 
-func made(s *session.Session, err error) (driver.Session, error) {
+func (c *connector) connect(ctx context.Context, kv *kv, by func(context.Context, cas.KV, session.Config) (*session.Session, error)) (driver.Session, error) {
+	s, err := by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: kv.address})
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (c *connector) open() *kv {
-	return &kv{settings: c.settings, since: c.since, subjects: subjects(c.settings.stream)}
-}
-
-func (c *connector) config(kv *kv) session.Config {
-	return session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: kv.address}
-}
+func (c *connector) open() *kv { return &kv{settings: c.settings, since: c.since} }
 
 // since returns when this process first saw a generation.
 func (c *connector) since(generation string) time.Time {

@@ -2,7 +2,6 @@ package natsdriver
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -21,44 +20,46 @@ type settings struct {
 	options  func() (nats.Options, error)
 	stream   string
 	timeout  time.Duration
-	grace    time.Duration // zero means timeout
+	grace    time.Duration // how long no session begins after a loss of data
 	replicas int           // zero means one for a new stream, and any for another one
 	emptyNew bool          // a stream without messages needs no grace
 }
 
-const (
-	defaultPort    = "4222"
-	defaultStream  = "dlock"
-	defaultTimeout = 20 * time.Second
-	minTimeout     = time.Second
-	maxTimeout     = 24 * time.Hour
-	maxStream      = 64
-	maxReplicas    = 5
-)
-
-// graceTime returns how long no session begins after a loss of data.
-func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
-
 // requestTime limits a request for which the engine has no limit.
 func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.Second) }
 
-// check checks what has no parameter that does.
-func (s *settings) check() error {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	switch {
-	case s.timeout < minTimeout || s.timeout > maxTimeout || s.grace < 0 || s.grace > maxTimeout || s.replicas < 0 || s.replicas > maxReplicas:
-		return fmt.Errorf("the session timeout and the grace are %v to %v, and there are up to %d replicas", minTimeout, maxTimeout, maxReplicas)
-	case s.grace != 0 && s.grace < s.timeout:
-		return errors.New("grace is less than session_timeout: leases have to end before it does")
-	case s.stream == "" || len(s.stream) > maxStream || strings.Trim(s.stream, letters) != "":
-		return fmt.Errorf("the name of the stream is not 1 to %d letters, digits, - and _", maxStream)
+// newSettings parses parameters, of which it does not know those of a connection.
+func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*settings, error) {
+	const minTimeout, maxTimeout = time.Second, 24 * time.Hour
+	s := &settings{stream: "dlock", timeout: 20 * time.Second}
+	p := dsn.Parameters{
+		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
+		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
+		"replicas":        dsn.Int(&s.replicas, 1, 5),
+		"empty_is_new":    dsn.Bool(&s.emptyNew),
 	}
-	return nil
+	for name, set := range ofConnection {
+		p[name] = set
+	}
+	if err := p.Parse(parameters); err != nil {
+		return s, err
+	}
+	if s.grace != 0 && s.grace < s.timeout {
+		return s, errors.New("grace is less than session_timeout: leases have to end before it does")
+	}
+	s.grace = max(s.grace, s.timeout)
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	if stream != "" {
+		s.stream = stream
+	}
+	if len(s.stream) > 64 || strings.Trim(s.stream, letters) != "" {
+		return s, errors.New("the name of the stream is not 1 to 64 letters, digits, - and _")
+	}
+	return s, nil
 }
 
 // parseDSN parses a data source name. Its errors quote no part of a password.
 func parseDSN(text string) (*settings, error) {
-	s := &settings{stream: defaultStream, timeout: defaultTimeout}
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != "nats" && scheme != "tls" {
 		return nil, errors.New("the scheme is neither nats:// nor tls://: write nats://host:4222/stream")
@@ -67,39 +68,26 @@ func parseDSN(text string) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := dsn.Hosts(u.Hosts, defaultPort)
+	hosts, err := dsn.Hosts(u.Hosts, "4222")
 	if err != nil {
 		return nil, err
 	}
-	if stream := strings.Trim(u.Path, "/"); stream != "" {
-		s.stream = stream
-	}
-	files, secure, creds, seed, inbox := dsn.TLS{}, false, "", "", nats.InboxPrefix[:len(nats.InboxPrefix)-1]
-	p := dsn.Parameters{
-		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
-		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
-		"replicas":        dsn.Int(&s.replicas, 1, maxReplicas),
-		"empty_is_new":    dsn.Bool(&s.emptyNew),
-		"tls":             dsn.Bool(&secure),
-		"creds":           dsn.Text(&creds),
-		"nkey_seed":       dsn.Text(&seed),
-		"inbox_prefix":    dsn.Text(&inbox),
+	files, secure, creds, seed, inbox := dsn.TLS{}, false, "", "", ""
+	p := dsn.Parameters{"tls": dsn.Bool(&secure), "creds": dsn.Text(&creds), "nkey_seed": dsn.Text(&seed)}
+	p["inbox_prefix"] = func(v string) error {
+		inbox = v
+		return nats.CustomInboxPrefix(v)(new(nats.Options))
 	}
 	files.AddTo(p)
-	if err := p.Parse(u.Query); err != nil {
+	s, err := newSettings(strings.Trim(u.Path, "/"), u.Query, p)
+	if err != nil {
 		return nil, err
 	}
 	secure = secure || scheme == "tls"
 	if err := files.Check(secure, "tls=true"); err != nil {
 		return nil, err
 	}
-	if err := nats.CustomInboxPrefix(inbox)(new(nats.Options)); err != nil {
-		return nil, errors.New("parameter inbox_prefix is not a subject")
-	}
 	login, err := loginOption(u.Login, creds, seed)
-	if err != nil {
-		return nil, err
-	}
 	s.options = func() (o nats.Options, err error) {
 		o = nats.GetDefaultOptions()
 		o.Servers, o.InboxPrefix, o.Secure = hosts, inbox, secure
@@ -110,37 +98,35 @@ func parseDSN(text string) (*settings, error) {
 		}
 		return o, login(&o)
 	}
-	return s, s.check()
+	return s, err
 }
 
 // loginOption returns the option by which the user proves who it is.
 func loginOption(text, creds, seed string) (nats.Option, error) {
-	if text != "" && creds+seed != "" || creds != "" && seed != "" {
-		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
-	}
-	var option func() (nats.Option, error)
 	switch {
+	case text != "" && creds+seed != "" || creds != "" && seed != "":
+		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
 	case creds != "":
-		option = func() (nats.Option, error) {
-			_, err := os.ReadFile(creds)
-			return nats.UserCredentials(creds), err
-		}
+		return func(o *nats.Options) error {
+			if _, err := os.ReadFile(creds); err != nil {
+				return &dsn.FileError{Err: err}
+			}
+			return nats.UserCredentials(creds)(o)
+		}, nil
 	case seed != "":
-		option = func() (nats.Option, error) { return nats.NkeyOptionFromSeed(seed) }
+		return func(o *nats.Options) error {
+			option, err := nats.NkeyOptionFromSeed(seed)
+			if err != nil {
+				return &dsn.FileError{Err: err}
+			}
+			return option(o)
+		}, nil
 	case text == "":
 		return func(*nats.Options) error { return nil }, nil
 	case !strings.Contains(text, ":"):
 		_, token, err := dsn.Login("token:" + text)
 		return func(o *nats.Options) error { o.Token = token(); return nil }, err
-	default:
-		user, password, err := dsn.Login(text)
-		return func(o *nats.Options) error { o.User, o.Password = user, password(); return nil }, err
 	}
-	return func(o *nats.Options) error {
-		made, err := option()
-		if err != nil {
-			return &dsn.FileError{Err: err}
-		}
-		return made(o)
-	}, nil
+	user, password, err := dsn.Login(text)
+	return func(o *nats.Options) error { o.User, o.Password = user, password(); return nil }, err
 }

@@ -43,8 +43,6 @@ const (
 	codeNoJetStream   = 10076
 	codeConsumerThere = 10148
 	codeInProcess     = 10164 // another write of the key is under way
-	codeIncomplete    = 10176 // the first message of the batch is missing
-	codeManyBatches   = 10210
 )
 
 // apiError is an error reply of JetStream.
@@ -74,7 +72,7 @@ func (e *apiError) mark() error {
 		return fmt.Errorf("%w: %w", cas.ErrConflict, e)
 	case e.Code == codeTooLarge:
 		err = fmt.Errorf("the queue has too many nodes for max_msg_size of the stream: %w", e)
-	case isCode(e, codeNoPeers, codeNoStream, codeIncomplete, codeInProcess) || (e.Status >= 500 || e.Status == 429) && !isCode(e, codeNoAPI, codeNoJetStream):
+	case isCode(e, codeNoPeers, codeNoStream, codeInProcess) || (e.Status >= 500 || e.Status == 429) && !isCode(e, codeNoAPI, codeNoJetStream):
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, e)
 	}
 	return session.Refused(err)

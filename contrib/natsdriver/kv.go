@@ -2,7 +2,6 @@ package natsdriver
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,19 +18,17 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-// kv implements cas.Watcher, cas.Generational and cas.Unguarded on a stream, as
-// one session sees it. The latest message with a subject is the value of a key;
-// an empty one says that there is none. A revision is a stream sequence.
+// kv is a stream as one session sees it. The latest message with a subject is
+// the value of a key; an empty one says that there is none. A revision is a
+// stream sequence.
 type kv struct {
 	settings *settings
-	subjects
-	since    func(generation string) time.Time
+	since    func(generation string) time.Time // see connector
 	observes bool
 
-	dialing sync.Mutex // held while a connection is made
-	mu      sync.Mutex
-	link    *link   // guarded by mu; nil while closed
-	data    current // guarded by mu
+	mu   sync.Mutex // also held while a connection is made
+	link *link      // guarded by mu; nil while closed
+	data current    // guarded by mu
 }
 
 var (
@@ -40,28 +37,27 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// subjects is the name of a stream, with which all its subjects begin.
-type subjects string
+// Unguarded implements [cas.Unguarded]. A batch of two messages, each with a
+// condition, would do for a guard. But a server with a stream of one replica
+// writes a batch to files of its own and syncs them, which takes ten times as
+// long as a message, and in a cluster, batches of one session would conflict.
+func (kv *kv) Unguarded() bool { return true }
 
-func (s subjects) queues() string       { return string(s) + ".q.>" }
-func (s subjects) sessions() string     { return string(s) + ".s.>" }
-func (s subjects) notices() string      { return string(s) + ".n.>" }
-func (s subjects) record() string       { return string(s) + ".generation" }
-func (s subjects) guard() string        { return string(s) + ".guard" } // of the first message of a batch
-func (s subjects) of(key string) string { return string(s) + "." + strings.ReplaceAll(key, "/", ".") }
-func (s subjects) key(subject string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(subject, string(s)+"."), ".", "/")
+// subject returns the subject of a key. The prefix n is for notices.
+func (s *settings) subject(key string) string {
+	return s.stream + "." + strings.ReplaceAll(key, "/", ".")
+}
+
+func (s *settings) key(subject string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(subject, s.stream+"."), ".", "/")
 }
 
 // client returns the connection, and makes it if there is none.
 func (kv *kv) client(ctx context.Context) (*link, error) {
-	kv.dialing.Lock()
-	defer kv.dialing.Unlock()
 	kv.mu.Lock()
-	l := kv.link
-	kv.mu.Unlock()
-	if l != nil {
-		return l, nil
+	defer kv.mu.Unlock()
+	if kv.link != nil {
+		return kv.link, nil
 	}
 	l, err := dial(ctx, kv.settings)
 	if err != nil {
@@ -71,10 +67,18 @@ func (kv *kv) client(ctx context.Context) (*link, error) {
 		l.close()
 		return nil, err
 	}
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
 	kv.link = l
 	return l, nil
+}
+
+// address returns the server of the connection.
+func (kv *kv) address() string {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	if kv.link == nil {
+		return ""
+	}
+	return kv.link.ConnectedAddr()
 }
 
 // Close implements [cas.KV].
@@ -88,22 +92,8 @@ func (kv *kv) Close() error {
 	return nil
 }
 
-// address returns the server of the connection.
-func (kv *kv) address() string {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
-	if kv.link == nil {
-		return ""
-	}
-	return kv.link.ConnectedAddr()
-}
-
-// api makes a request of JetStream's API for the stream.
-func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) error {
-	m := &nats.Msg{Subject: "$JS.API." + what + "." + string(kv.subjects) + rest}
-	if body != nil {
-		m.Data, _ = json.Marshal(body) // never fails for the types of this package
-	}
+// ask makes a request. The answer is JSON, and may have an error of JetStream.
+func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	l, err := kv.client(ctx)
 	if err != nil {
 		return err
@@ -122,154 +112,102 @@ func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) erro
 	return json.Unmarshal(reply.Data, answer)
 }
 
-// message is a message as the stream's leader returns it.
-type message struct {
-	Seq  int64
-	Data []byte
+// api makes a request of JetStream's API for the stream.
+func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) error {
+	m := nats.NewMsg("$JS.API." + what + "." + kv.settings.stream + rest)
+	if body != nil {
+		m.Data = []byte(text(body))
+	}
+	return kv.ask(ctx, m, answer)
 }
 
-// last returns the last message with a subject, if there is one. Only the
-// leader of the stream answers.
-func (kv *kv) last(ctx context.Context, subject string) (message, error) {
+// text returns v, which is of a type that JSON has, as JSON.
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// message is a message as the stream's leader returns it.
+type message struct {
+	Subject string
+	Seq     int64
+	Data    []byte
+}
+
+// read reads a message, if there is one. Only the leader of the stream answers.
+func (kv *kv) read(ctx context.Context, which map[string]any) (message, error) {
 	var answer struct{ Message message }
-	err := kv.api(ctx, "STREAM.MSG.GET", "", map[string]any{"last_by_subj": subject, "no_hdr": true}, &answer)
+	which["no_hdr"] = true
+	err := kv.api(ctx, "STREAM.MSG.GET", "", which, &answer)
 	switch {
 	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
 		err = nil
 	case isCode(err, codeNoStream) && kv.present().name != "":
 		err = errLost
 	}
+	if m := &answer.Message; len(m.Data) == 0 {
+		m.Data = nil
+	}
 	return answer.Message, err
+}
+
+func (kv *kv) last(ctx context.Context, subject string) (message, error) {
+	return kv.read(ctx, map[string]any{"last_by_subj": subject})
 }
 
 // Get implements [cas.KV].
 func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
-	m, err := kv.last(ctx, kv.of(key))
-	return entry(key, m), err
+	m, err := kv.last(ctx, kv.settings.subject(key))
+	return cas.Entry{Key: key, Value: m.Data, Revision: m.Seq}, err
 }
 
-func entry(key string, m message) cas.Entry {
-	if len(m.Data) == 0 {
-		m.Data = nil
-	}
-	return cas.Entry{Key: key, Value: m.Data, Revision: m.Seq}
-}
-
-// Scan implements [cas.KV].
+// Scan implements [cas.KV]. If its time is over, it has read what has not changed
+// for longest.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
-	for from, more := int64(1), true; more && err == nil; {
-		more, err = kv.page(ctx, from, func(subject string, m message) {
-			from = m.Seq + 1
-			key := kv.key(subject)
-			if e := entry(key, m); e.Value != nil && (strings.HasPrefix(key, "q/") || strings.HasPrefix(key, "s/")) {
-				all = append(all, e)
-			}
-		})
-	}
-	return all, err
-}
-
-// page reads the next messages from a sequence on, and reports whether there are
-// more.
-func (kv *kv) page(ctx context.Context, from int64, found func(subject string, m message)) (more bool, err error) {
-	l, err := kv.client(ctx)
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
-	defer cancel()
-	ctx, stop := l.guard(ctx)
-	defer stop()
-	ask := nats.NewMsg("$JS.API.DIRECT.GET." + string(kv.subjects))
-	ask.Reply = l.NewInbox()
-	ask.Data = fmt.Appendf(nil, `{"seq":%d,"next_by_subj":"%s.>","batch":500}`, from, kv.subjects)
-	sub, err := l.SubscribeSync(ask.Reply)
-	if err == nil {
-		defer func() { _ = sub.Unsubscribe() }()
-		err = l.PublishMsg(ask)
-	}
-	for err == nil {
-		var m *nats.Msg
-		if m, err = sub.NextMsgWithContext(ctx); kv.observes && errors.Is(err, nats.ErrNoResponders) {
-			return false, nil // there may be no stream
-		} else if err != nil {
-			break
+	for from := int64(1); ; {
+		limited, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
+		m, err := kv.read(limited, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
+		cancel()
+		if err != nil || m.Seq == 0 {
+			return all, err
 		}
-		switch status := m.Header.Get("Status"); {
-		case status == "204": // the end
-			return m.Header.Get("Nats-Num-Pending") != "0", nil
-		case status == "404":
-			return false, nil
-		case status != "":
-			return false, fmt.Errorf("%w: %s: status %s", driver.ErrUnavailable, ask.Subject, status)
+		if m.Data != nil && m.Subject != kv.settings.record() {
+			all = append(all, cas.Entry{Key: kv.settings.key(m.Subject), Value: m.Data, Revision: m.Seq})
 		}
-		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
-		found(m.Header.Get("Nats-Subject"), message{seq, m.Data})
+		from = m.Seq + 1
 	}
-	return false, l.explain(err, ask)
 }
-
-// The headers of conditions and batches.
-const (
-	headerExpected = "Nats-Expected-Last-Subject-Sequence"
-	headerOther    = "Nats-Expected-Last-Subject-Sequence-Subject"
-	headerBatch    = "Nats-Batch-Id"
-	headerNumber   = "Nats-Batch-Sequence"
-	headerCommit   = "Nats-Batch-Commit"
-	headerLife     = "Nats-TTL"
-)
 
 // removedFor is how long the stream keeps the message of a removal. The
 // sequences of later ones are greater nevertheless.
 const removedFor = "1h"
 
-// Write implements [cas.KV]. A message can have one condition, so that of the
-// guard is on a message without content, in one batch with that of the key.
-func (kv *kv) Write(ctx context.Context, e cas.Entry, guard ...cas.Entry) (int64, error) {
-	m := conditional(kv.of(e.Key), e.Revision)
+// Write implements [cas.KV].
+func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, error) {
+	m := nats.NewMsg(kv.settings.subject(e.Key))
 	if m.Data = e.Value; e.Value == nil {
-		m.Header.Set(headerLife, removedFor)
+		m.Header.Set("Nats-TTL", removedFor)
 	}
-	all := func() []*nats.Msg { return []*nats.Msg{m} }
-	if len(guard) > 0 {
-		first := conditional(kv.guard(), guard[0].Revision)
-		first.Header.Set(headerOther, kv.of(guard[0].Key))
-		all = func() []*nats.Msg { return batch(first, m) }
-	}
-	return kv.publish(ctx, all)
+	return kv.publish(ctx, m, e.Revision)
 }
 
-func conditional(subject string, last int64) *nats.Msg {
-	m := nats.NewMsg(subject)
-	m.Header.Set(headerExpected, strconv.FormatInt(last, 10))
-	return m
-}
-
-// batch makes a new batch of messages, of which JetStream stores all or none.
-func batch(all ...*nats.Msg) []*nats.Msg {
-	id := rand.Text()
-	for i, m := range all {
-		m.Header.Set(headerBatch, id)
-		m.Header.Set(headerNumber, strconv.Itoa(i+1))
-	}
-	all[len(all)-1].Header.Set(headerCommit, "1")
-	return all
-}
-
-// publish sends messages until JetStream stores them or has a reason not to. It
-// returns the sequence of the last one.
-func (kv *kv) publish(ctx context.Context, all func() []*nats.Msg) (seq int64, err error) {
+// publish sends a message until JetStream stores it or has a reason not to. The
+// last one with its subject must have the sequence.
+func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, error) {
 	if kv.present().lost {
 		return 0, errLost
 	}
+	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(last, 10))
 	for try := 0; ; try++ {
-		if seq, err = kv.publishOnce(ctx, all()); err == nil {
-			return seq, kv.confirm(ctx, false)
+		var ack struct{ Seq int64 }
+		err := kv.ask(ctx, m, &ack)
+		if err == nil {
+			return ack.Seq, kv.confirm(ctx, false)
 		}
-		again := isCode(err, codeInProcess, codeIncomplete, codeManyBatches)
-		if errors.Is(err, nats.ErrNoResponders) { // no leader, or no stream any more
+		again := isCode(err, codeInProcess)
+		if errors.Is(err, nats.ErrNoResponders) { // there is no leader, or no stream any more
 			lost := kv.confirm(ctx, true)
-			if again = !errors.Is(lost, driver.ErrLostData); !again {
+			if again = true; errors.Is(lost, driver.ErrLostData) {
 				return 0, lost
 			}
 		}
@@ -277,28 +215,6 @@ func (kv *kv) publish(ctx context.Context, all func() []*nats.Msg) (seq int64, e
 			return 0, err
 		}
 	}
-}
-
-func (kv *kv) publishOnce(ctx context.Context, all []*nats.Msg) (int64, error) {
-	l, err := kv.client(ctx)
-	if err != nil {
-		return 0, err
-	}
-	reply, err := l.ask(ctx, all...)
-	if err != nil {
-		return 0, err
-	}
-	var ack struct {
-		Seq   int64
-		Error *apiError
-	}
-	if err := json.Unmarshal(reply.Data, &ack); err != nil {
-		return 0, fmt.Errorf("%s: %w", all[0].Subject, err)
-	}
-	if denied := l.denied(all[0].Subject); denied != nil && ack.Error != nil { // the batch is incomplete
-		return 0, session.Refused(denied)
-	}
-	return ack.Seq, ack.Error.mark()
 }
 
 // Watch implements [cas.Watcher]. It asks the leader before it calls begun,
@@ -310,14 +226,14 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 	}
 	ctx, stop := l.guard(ctx)
 	defer stop()
-	sub, err := l.SubscribeSync(kv.notices())
+	sub, err := l.SubscribeSync(kv.settings.notices())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	asking, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
+	limited, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
 	defer cancel()
-	if _, err := kv.last(asking, kv.record()); err != nil {
+	if _, err := kv.last(limited, kv.settings.record()); err != nil {
 		return err
 	}
 	begun()
@@ -327,6 +243,6 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 			return err
 		}
 		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
-		changed(entry("q/"+strings.TrimPrefix(kv.key(m.Subject), "n/"), message{seq, m.Data}))
+		changed(cas.Entry{Key: "q/" + strings.TrimPrefix(kv.settings.key(m.Subject), "n/"), Value: m.Data, Revision: seq})
 	}
 }

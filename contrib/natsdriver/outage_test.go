@@ -38,7 +38,7 @@ func TestASingleServerThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	server := natstest.Start(t)
 	holders := load(t, []string{server.Addr()}, "session_timeout=3s")
 	operator := begun(t, open(t, server, "empty_is_new=true"))
-	operator.subjects = "locks"
+	operator.settings.stream = "locks"
 	for range *rounds {
 		server.Kill()
 		server.Restart()

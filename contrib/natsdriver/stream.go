@@ -14,14 +14,17 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
+func (s *settings) record() string  { return s.subject("generation") }
+func (s *settings) queues() string  { return s.subject("q/>") }
+func (s *settings) notices() string { return s.subject("n/>") }
+
 // wanted returns the settings that a stream must have. It must not have those
 // that are nil.
-func (kv *kv) wanted() map[string]any {
+func (s *settings) wanted() map[string]any {
 	return map[string]any{
-		"subjects": []string{kv.record(), kv.guard(), kv.queues(), kv.sessions()}, "storage": "file", "retention": "limits",
-		"discard": "new", "max_msgs_per_subject": 1, "allow_atomic": true, "allow_msg_ttl": true, "allow_direct": true,
-		"republish": map[string]any{"src": kv.queues(), "dest": kv.notices()},
-		"max_age":   nil, "no_ack": nil, "sealed": nil, "persist_mode": nil, "mirror": nil, "sources": nil, "subject_transform": nil,
+		"subjects": []string{s.record(), s.queues(), s.subject("s/>")}, "storage": "file", "retention": "limits", "discard": "new",
+		"max_msgs_per_subject": 1, "allow_msg_ttl": true, "republish": map[string]any{"src": s.queues(), "dest": s.notices()},
+		"max_age": nil, "no_ack": nil, "sealed": nil, "persist_mode": nil, "mirror": nil, "sources": nil, "subject_transform": nil,
 	}
 }
 
@@ -43,57 +46,36 @@ type info struct {
 	}
 }
 
-func (i info) replicas() int {
-	n, _ := i.Config["num_replicas"].(float64)
-	return int(n)
-}
-
-// generation names the generation, which also depends on the number of replicas:
-// see Unguarded.
-func (i info) generation() string { return fmt.Sprint(i.Created, "/", i.replicas()) }
-
 // stream returns the stream, and creates it if there is none.
 func (kv *kv) stream(ctx context.Context) (i info, err error) {
+	wanted := kv.settings.wanted()
 	if err = kv.api(ctx, "STREAM.INFO", "", nil, &i); isCode(err, codeNoStream) {
-		config := kv.wanted()
+		config := maps.Clone(wanted)
 		maps.DeleteFunc(config, func(_ string, v any) bool { return v == nil })
-		config["name"], config["num_replicas"] = string(kv.subjects), max(kv.settings.replicas, 1)
+		config["name"], config["num_replicas"] = kv.settings.stream, max(kv.settings.replicas, 1)
 		if err = kv.api(ctx, "STREAM.CREATE", "", config, new(any)); err == nil {
-			err = kv.api(ctx, "STREAM.INFO", "", nil, &i) // which lacks what an old server has ignored
+			err = kv.api(ctx, "STREAM.INFO", "", nil, &i)
 		}
 	}
-	if err == nil {
-		err = kv.check(i)
+	if err != nil {
+		return i, err
 	}
-	return i, err
-}
-
-// check returns an error if a stream has other settings than the driver needs.
-func (kv *kv) check(i info) error {
-	wanted := kv.wanted()
 	if kv.settings.replicas > 0 {
 		wanted["num_replicas"] = kv.settings.replicas
 	}
 	if list, ok := i.Config["subjects"].([]any); ok {
-		slices.SortFunc(list, func(a, b any) int { return compareText(a, b) })
+		slices.SortFunc(list, func(a, b any) int { return slices.Compare([]byte(text(a)), []byte(text(b))) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		want, has := text(wanted[name]), text(i.Config[name])
-		if want != has && !(want == "null" && (has == "0" || has == "false" || has == `"default"`)) {
-			return serverError{fmt.Errorf("the stream %s has the setting %s: %s, and locks need %s", kv.subjects, name, has, want)}
+		if want != has && !(want == "null" && slices.Contains([]string{"0", "false", `"default"`}, has)) {
+			return i, serverError{fmt.Errorf("the stream %s has the setting %s: %s, and locks need %s", kv.settings.stream, name, has, want)}
 		}
 	}
-	return nil
+	return i, nil
 }
 
-func text(v any) string {
-	b, _ := json.Marshal(v)
-	return string(b)
-}
-
-func compareText(a, b any) int { return slices.Compare([]byte(text(a)), []byte(text(b))) }
-
-// checkVersion fails if the server is too old for atomic batches.
+// checkVersion fails if the server is too old.
 func checkVersion(version string) error {
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || major < 2 || major == 2 && minor < 12 {
@@ -102,17 +84,16 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// witness is the name of a consumer in memory that receives nothing. A server
-// that is not in a cluster loses it when it restarts, and when the stream is
-// removed or restored.
-const witness = "generation"
-
+// witness returns a consumer in memory that receives nothing. A server that is
+// not in a cluster loses it when it restarts, and when the stream is removed or
+// restored.
 func (kv *kv) witness(ctx context.Context, create bool) (i info, err error) {
-	if err = kv.api(ctx, "CONSUMER.INFO", "."+witness, nil, &i); isCode(err, codeNoConsumer) && create {
-		config := map[string]any{"name": witness, "durable_name": witness, "ack_policy": "none", "deliver_policy": "new",
-			"replay_policy": "instant", "filter_subject": kv.record(), "mem_storage": true}
-		err = kv.api(ctx, "CONSUMER.CREATE", "."+witness+"."+kv.record(),
-			map[string]any{"stream_name": string(kv.subjects), "action": "create", "config": config}, &i)
+	const name = "generation"
+	if err = kv.api(ctx, "CONSUMER.INFO", "."+name, nil, &i); isCode(err, codeNoConsumer) && create {
+		filter := kv.settings.record()
+		err = kv.api(ctx, "CONSUMER.CREATE", "."+name+"."+filter, map[string]any{"stream_name": kv.settings.stream, "action": "create",
+			"config": map[string]any{"durable_name": name, "ack_policy": "none", "deliver_policy": "new", "replay_policy": "instant",
+				"filter_subject": filter, "mem_storage": true}}, &i)
 		if isCode(err, codeConsumerThere) {
 			return kv.witness(ctx, false)
 		}
@@ -125,7 +106,6 @@ type current struct {
 	name      string // empty until the session has begun
 	lost      bool   // the session must not write any more
 	clustered bool
-	single    bool   // the stream has one replica
 	server    string // that had the generation
 }
 
@@ -140,11 +120,6 @@ func (kv *kv) set(now current) {
 	defer kv.mu.Unlock()
 	kv.data = now
 }
-
-// Unguarded implements [cas.Unguarded]. With one replica, a server writes a batch
-// to files of its own and syncs them, which takes ten times as long as a message,
-// and a read shows each write that was answered.
-func (kv *kv) Unguarded() bool { return kv.present().single }
 
 // record is the message about the generation of the data.
 type record struct {
@@ -165,20 +140,22 @@ func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 		b.Generation = now.name
 		return b, kv.confirm(ctx, true)
 	}
-	if now.server, err = kv.mayListen(ctx); err != nil {
+	l, err := kv.client(ctx)
+	if err != nil {
 		return b, err
 	}
+	now.server = l.ConnectedServerId() // before it is asked
 	stream, err := kv.stream(ctx)
 	if err != nil {
 		return b, err
 	}
-	now.clustered, now.single = stream.Cluster.Name != "", stream.replicas() == 1
-	if b.Generation = stream.generation(); !now.clustered {
+	b.Generation = stream.Created
+	if now.clustered = stream.Cluster.Name != ""; !now.clustered {
 		w, err := kv.witness(ctx, true)
 		if err != nil {
 			return b, err
 		}
-		b.Generation = w.generation()
+		b.Generation = w.Created
 	}
 	r, err := kv.enter(ctx, stream, b.Generation)
 	if err != nil {
@@ -196,7 +173,7 @@ func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 // session knows.
 func (kv *kv) enter(ctx context.Context, stream info, generation string) (r record, err error) {
 	for {
-		m, err := kv.last(ctx, kv.record())
+		m, err := kv.last(ctx, kv.settings.record())
 		var before record
 		if err == nil && m.Seq > 0 {
 			err = json.Unmarshal(m.Data, &before)
@@ -208,38 +185,22 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 			r = record{Generation: generation, Base: max(r.Base, stream.Now.UnixMicro()-stream.State.LastSeq),
 				Open: kv.settings.emptyNew && stream.State.Messages == 0}
 		}
-		r.Grace = max(before.Grace, kv.settings.graceTime())
+		r.Grace = max(before.Grace, kv.settings.grace)
 		r.Open = r.Open || time.Since(kv.since(generation)) >= r.Grace
 		if r == before {
 			return r, nil
 		}
-		write := conditional(kv.record(), m.Seq)
+		write := nats.NewMsg(kv.settings.record())
 		write.Data = []byte(text(r))
-		_, err = kv.publish(ctx, func() []*nats.Msg { return []*nats.Msg{write} })
-		if !errors.Is(err, cas.ErrConflict) {
+		if _, err = kv.publish(ctx, write, m.Seq); !errors.Is(err, cas.ErrConflict) {
 			return r, err
 		}
 	}
 }
 
-// generation returns the generation that the data have now.
-func (kv *kv) generation(ctx context.Context, clustered bool) (string, error) {
-	var i info
-	var err error
-	if clustered {
-		err = kv.api(ctx, "STREAM.INFO", "", nil, &i)
-	} else {
-		i, err = kv.witness(ctx, false)
-	}
-	if isCode(err, codeNoStream, codeNoConsumer) {
-		return "none", nil
-	}
-	return i.generation(), err
-}
-
-// confirm makes sure that the generation is still that of the session, after a
-// write that may have been made in another one, because the session has another
-// server than before, which may be the same one after a restart.
+// confirm makes sure that the generation is still that of the session. Unless it
+// has to be sure, it believes that of a server that has not restarted, because
+// a write that was answered there was made in the same generation.
 func (kv *kv) confirm(ctx context.Context, surely bool) error {
 	known := kv.present()
 	if known.lost {
@@ -253,37 +214,19 @@ func (kv *kv) confirm(ctx context.Context, surely bool) error {
 	if server == known.server && !surely {
 		return nil
 	}
-	now, err := kv.generation(ctx, known.clustered)
-	if err != nil {
+	var i info
+	if known.clustered {
+		err = kv.api(ctx, "STREAM.INFO", "", nil, &i)
+	} else {
+		i, err = kv.witness(ctx, false)
+	}
+	if err != nil && !isCode(err, codeNoStream, codeNoConsumer) {
 		return err
 	}
-	if now != known.name {
-		known.lost = true
-		kv.set(known)
+	known.server, known.lost = server, i.Created != known.name
+	kv.set(known)
+	if known.lost {
 		return errLost
 	}
-	known.server = server
-	kv.set(known)
 	return nil
-}
-
-// mayListen fails if the user may not receive notices. It returns the ID of the
-// server.
-func (kv *kv) mayListen(ctx context.Context) (server string, err error) {
-	l, err := kv.client(ctx)
-	if err != nil {
-		return "", err
-	}
-	server = l.ConnectedServerId()
-	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
-	defer cancel()
-	sub, err := l.SubscribeSync(kv.notices())
-	if err == nil {
-		defer func() { _ = sub.Unsubscribe() }()
-		err = l.FlushWithContext(ctx)
-	}
-	if err != nil {
-		return "", l.explain(err)
-	}
-	return server, l.denied(kv.notices())
 }

@@ -96,7 +96,7 @@ func configure(options []Option, routes func(s *testenv.Server, all []*testenv.S
 		lines := []string{"server_name: " + name(s), "listen: " + s.Addr(), "http: " + testenv.Loopback(s.Port(2)),
 			"jetstream { " + strings.Join(c.jetStream, ", ") + " }"}
 		if routes != nil {
-			// Other servers could reach none by the address that is advertised, so they keep to the links.
+			// Nobody can connect to the address that is advertised.
 			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, advertise: \"127.0.0.1:1\", routes: [%s] }",
 				testenv.Loopback(s.Port(1)), strings.Join(routes(s, all), ", ")))
 		}
@@ -139,4 +139,14 @@ func (s *Server) Streams() map[string]string {
 		}
 	}
 	return found
+}
+
+// Messages returns the number of messages that the server has received.
+func (s *Server) Messages() int {
+	s.T.Helper()
+	var answer struct {
+		In int `json:"in_msgs"`
+	}
+	s.Must(monitor(&s.Server, "/varz", &answer))
+	return answer.In
 }

@@ -32,8 +32,9 @@
 // # What a driver cannot give
 //
 // A store that loses writes that it has answered breaks the locks, unless it is
-// [Generational]. Nodes have no time of creation. A process whose session was removed by
-// hand learns of it with its next change or heartbeat, and not with a look.
+// [Generational]. Nodes have no time of creation. A process whose session was
+// removed by hand learns of it with its next change or heartbeat, and not with a
+// look.
 //
 // This package is unsettled, like package session.
 package cas

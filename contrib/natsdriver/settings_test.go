@@ -1,0 +1,201 @@
+package natsdriver
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/doctortest"
+	"github.com/dlock-go/dlock/internal/natstest"
+	"github.com/dlock-go/dlock/internal/testenv"
+)
+
+func TestBadDataSourceNames(t *testing.T) {
+	testenv.RefuseDSNs(t, Driver{}, "natsdriver: dsn: ", "geheim", map[string]string{
+		"":                                    "the scheme is neither",
+		"redis://h":                           "the scheme is neither",
+		"nats://":                             "no host",
+		"nats://h/a.b":                        "the name of the stream",
+		"nats://h?colour=geheim":              `parameter 1: "colour" is not known`,
+		"nats://h?session_timeout=500ms":      "parameter session_timeout: not a duration from 1s to 24h",
+		"nats://h?grace=5s":                   "grace is less than session_timeout",
+		"nats://h?replicas=7":                 "parameter replicas: not a number from 1 to 5",
+		"nats://h?tls_ca=geheim":              "a tls_ parameter without tls=true",
+		"nats://u:geheim@h?creds=f":           "give one of",
+		"nats://h?creds=f&nkey_seed=g":        "give one of",
+		"nats://u:a/geheim@h":                 "at sign",
+		"nats://h?inbox_prefix=geheim.%2A":    "parameter inbox_prefix",
+		"nats://u%zz:geheim@h":                "the user has a bad percent escape",
+		"nats://h/x?grace=30s&empty_is_new=n": "parameter empty_is_new: neither true nor false",
+	})
+	testenv.KeepPasswords(t, func(text string) error {
+		_, err := Driver{}.OpenConnector("nats://" + text)
+		return err
+	}, "shop:PASSWORD@h", "shop:PASSWORD@h:1,h2/path?grace=3s", "PASSWORD@h/a b")
+	c, err := Driver{}.OpenConnector("nats://u:geheim@h?session_timeout=3s")
+	require.NoError(t, err)
+	testenv.HideSecret(t, "geheim", c, c.(*connector).settings, c.(*connector).open())
+}
+
+func TestEachLoginGetsALock(t *testing.T) {
+	user, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	key, err := user.PublicKey()
+	require.NoError(t, err)
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "seed")
+	require.NoError(t, os.WriteFile(file, seed, 0o600))
+	for login, users := range map[string]string{
+		"shop:ge%40heim@%s?":         `users: [{user: shop, password: "ge@heim"}]`,
+		"geheim@%s?":                 `token: geheim`,
+		"%s?nkey_seed=" + file + "&": `users: [{nkey: ` + key + `}]`,
+	} {
+		server := natstest.Start(t, natstest.With("authorization { "+users+" }"))
+		dsn := "nats://" + strings.Replace(login, "%s", server.Addr(), 1) + "empty_is_new=true"
+		lock(t, func() (*dlock.Client, error) { return dlock.Open("nats", dsn) })
+		_, err := testenv.Connect(t, Driver{}, "nats://other:wrong@"+server.Addr())
+		require.ErrorIs(t, err, nats.ErrAuthorization)
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+	}
+	_, err = testenv.Connect(t, Driver{}, "nats://127.0.0.1:1?creds=/missing")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+}
+
+func TestTLS(t *testing.T) {
+	certs := testenv.NewCerts(t)
+	server := natstest.Start(t, natstest.WithTLS(certs))
+	dsn := "tls://" + server.Addr() + "?empty_is_new=true&tls_ca=" + certs.CA
+	_, err := testenv.Connect(t, Driver{}, "tls://"+server.Addr())
+	require.ErrorContains(t, err, "certificate")
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
+	lock(t, func() (*dlock.Client, error) {
+		return dlock.Open("nats", dsn+"&tls_cert="+certs.Client.Cert+"&tls_key="+certs.Client.Key)
+	})
+}
+
+// lock takes a lock.
+func lock(t *testing.T, open func() (*dlock.Client, error)) {
+	t.Helper()
+	client, err := open()
+	require.NoError(t, err)
+	defer client.Close()
+	l, err := client.RWMutex("q").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Unlock())
+}
+
+func TestAnExistingConnection(t *testing.T) {
+	server := natstest.Shared(t)
+	nc, err := nats.Connect("nats://" + server.Addr())
+	require.NoError(t, err)
+	defer nc.Close()
+	c, err := NewConnector(nc, server.Unique("test"), "empty_is_new=true")
+	require.NoError(t, err)
+	lock(t, func() (*dlock.Client, error) { return dlock.NewClient(c), nil })
+	require.True(t, nc.IsConnected())
+	_, err = NewConnector(nc, "", "tls=true")
+	require.ErrorContains(t, err, `natsdriver: parameter 1: "tls" is not known`)
+	_, err = NewConnector(nil, "", "")
+	require.ErrorContains(t, err, "nil")
+}
+
+func TestAMissingPermissionIsNamed(t *testing.T) {
+	for denied, at := range map[string]string{
+		`publish: {deny: "$JS.API.STREAM.INFO.>"}`:     "$JS.API.STREAM.INFO.locks",
+		`publish: {deny: "$JS.API.CONSUMER.CREATE.>"}`: "$JS.API.CONSUMER.CREATE.locks.generation.locks.generation",
+		`publish: {deny: "locks.s.>"}`:                 "locks.s.session-",
+		`publish: {deny: "locks.q.>"}`:                 "locks.q.dlock-check",
+		`subscribe: {deny: "locks.n.>"}`:               "locks.n.>",
+		`subscribe: {deny: "_INBOX.>"}`:                "_INBOX.",
+		`publish: {deny: "$JS.API.STREAM.MSG.GET.>"}`:  "$JS.API.STREAM.MSG.GET.locks",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Start(t, natstest.With(`authorization { users: [{user: u, password: p, permissions: {`+denied+`}}] }`))
+			found := doctortest.Check(t, Driver{}, "nats://u:p@"+server.Addr()+"/locks?session_timeout=1s")
+			found.Has(t, driver.Problem, "the user lacks a permission for the subject "+at, "let the operator allow")
+		})
+	}
+}
+
+func TestAStreamWithOtherSettingsIsRefused(t *testing.T) {
+	server := natstest.Shared(t)
+	for name, value := range map[string]any{
+		"max_age": time.Hour, "max_msgs_per_subject": 2, "discard": "old", "republish": nil, "storage": "memory",
+		"allow_msg_ttl": false, "subjects": []string{"%s.q.>"}, "no_ack": true,
+	} {
+		c := open(t, server, "empty_is_new=true")
+		config := c.settings.wanted()
+		for name, v := range config {
+			if v == nil {
+				delete(config, name)
+			}
+		}
+		config["name"], config[name] = c.settings.stream, value
+		if name == "subjects" {
+			config[name] = []string{c.settings.queues()}
+		}
+		kv := c.open()
+		require.NoError(t, kv.api(within(t), "STREAM.CREATE", "", config, new(any)))
+		require.NoError(t, kv.Close())
+		_, err := c.Connect(within(t))
+		require.ErrorContains(t, err, "has the setting "+name+": ")
+		require.NotErrorIs(t, err, driver.ErrUnavailable)
+		doctortest.Run(t, c).Has(t, driver.Problem, name, "nats stream edit")
+	}
+	c := open(t, server, "empty_is_new=true")
+	begun(t, c)
+	c.settings.replicas = 3
+	_, err := c.Connect(within(t))
+	require.ErrorContains(t, err, "num_replicas: 1, and locks need 3")
+}
+
+func TestAnOldServerIsRefused(t *testing.T) {
+	require.ErrorContains(t, checkVersion("2.11.9"), "2.12")
+	require.Error(t, checkVersion("1.4"))
+	require.NoError(t, checkVersion("2.12.0-RC.1"))
+	require.NoError(t, checkVersion("3.0.0"))
+}
+
+func TestCheckOfAHealthyServer(t *testing.T) {
+	server := natstest.Shared(t)
+	doctortest.Run(t, open(t, server, "")).Healthy(t)
+	doctortest.Run(t, open(t, server, "empty_is_new=true")).Has(t, driver.Warning, "empty_is_new", "leave")
+	off := natstest.Start(t, natstest.With("accounts { A: {users: [{user: u, password: p}]} }"))
+	doctortest.Check(t, Driver{}, "nats://u:p@"+off.Addr()).Has(t, driver.Problem, "not enabled", "turn JetStream on")
+}
+
+// An unlock takes one request, and a free lock a write and a read.
+func TestAFreeLockTakesThreeRequests(t *testing.T) {
+	server := natstest.Start(t)
+	c := open(t, server, "empty_is_new=true")
+	s, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer s.Close()
+	least := 100 // a heartbeat may come in between
+	for range 4 {
+		before := server.Messages()
+		j, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
+		least = min(least, server.Messages()-before)
+	}
+	require.Equal(t, 3, least)
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
