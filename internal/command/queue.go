@@ -28,7 +28,7 @@ and names the store on standard error:
   SINCE    when it joined the queue, by the store's clock if that is known
   FOR      how long ago that was, by the clock of this machine
   LEFT     how long the store keeps its session if it hears nothing more from
-           it; - if the store does not tell, as ZooKeeper
+           it; - if the store does not tell, as ZooKeeper and NATS
   NODE     the name of its node, for dlock release
   DATA     what the program has added, such as a leader's address, if any
 
