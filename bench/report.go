@@ -44,7 +44,7 @@ func publish(docs string) error {
 // that say little that is new, and shows Curator's other lock with readers.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
-		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "processes"}, x.Workload) {
+		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {
 			continue
 		}
 		shown = append(shown, x)
@@ -130,7 +130,7 @@ func spread(s []float64) string {
 	if len(s) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s to %s)", number(s[0]), number(s[1]), number(s[2]))
+	return fmt.Sprintf("%s (%s–%s)", number(s[0]), number(s[1]), number(s[2]))
 }
 
 // details returns a table with a row per result and a column per figure.

@@ -44,7 +44,7 @@ func TestOverviewHasTheMeasuredLocksAndTheBestPeer(t *testing.T) {
 	require.Equal(t, []string{
 		"| Workload | dlock | dlock, `handover=list` | go-zookeeper `zk.Lock` | Curator `InterProcessMutex` | dlock's speed, best peer = 1 |",
 		"|---|---:|---:|---:|---:|---:|",
-		"| 8 sessions contend | 250/s, 250 | 900/s, 900 | 150/s, 150 | 10.0/s, 5.00 (1 failed) | 1.75 (1.50 to 2.00) |",
+		"| 8 sessions contend | 250/s, 250 | 900/s, 900 | 150/s, 150 | 10.0/s, 5.00 (1 failed) | 1.75 (1.50–2.00) |",
 		"",
 	}, lines(r.results().overview(r.competitors)))
 	require.Equal(t, "failed", result{Failed: 2}.cell(contend8))
@@ -54,9 +54,9 @@ func TestOverviewHasTheMeasuredLocksAndTheBestPeer(t *testing.T) {
 func TestPrintedTextHasEveryFigure(t *testing.T) {
 	text := runOf("free", map[string][]sample{"dlock": rounds("p50", 100, 104), "zk.Lock": rounds("p50", 153, 153)}).text()
 	require.Contains(t, text, "# On one server\n")
-	require.Contains(t, text, "| a free lock: lock and unlock | 102 us, 102 | 153 us, 153 | 1.50 (1.47 to 1.53) |\n")
+	require.Contains(t, text, "| a free lock | 102 us, 102 | 153 us, 153 | 1.50 (1.47–1.53) |\n")
 	require.Contains(t, text, "| workload | lock | dlock's speed, lock = 1 | p50 | rate | won | requests |")
-	require.Contains(t, text, "| free | zk.Lock | 1.50 (1.47 to 1.53) | 153 | - | - | 153 |")
+	require.Contains(t, text, "| free | zk.Lock | 1.50 (1.47–1.53) | 153 | - | - | 153 |")
 }
 
 func TestNumbersHaveThreeSignificantDigits(t *testing.T) {

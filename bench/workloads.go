@@ -67,7 +67,7 @@ func workloads() []workload {
 		return workload{name: name, title: title, figure: figure, cannot: []string{"zk.Lock"},
 			plan: work.Plan{Kind: work.Try, Sessions: 8, Contenders: 8, Held: held, Millis: 700}}
 	}
-	free := loop("free", "a free lock: lock and unlock", 1, 1)
+	free := loop("free", "a free lock", 1, 1)
 	free.figure = "p50"
 	readers := loop("readers", "8 sessions, 95% readers", 8, 8)
 	readers.plan.Reads = 95
