@@ -7,6 +7,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -286,13 +288,10 @@ func (l *listener) echo(conn *pgx.Conn) error {
 }
 
 // restart returns the channels to which a new connection must subscribe.
-func (l *listener) restart() (channels []string) {
+func (l *listener) restart() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for channel := range l.channels {
-		channels = append(channels, channel)
-	}
-	return channels
+	return slices.Collect(maps.Keys(l.channels))
 }
 
 // wanted returns the channels to subscribe to, and wakes the callers of listen

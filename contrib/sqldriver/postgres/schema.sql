@@ -315,14 +315,13 @@ CREATE OR REPLACE PROCEDURE dlock.remove(p_session text, p_generation bigint, p_
 LANGUAGE plpgsql AS $$
 DECLARE
     removed pg_catalog.text;
-    proven pg_catalog.text;
-    shared boolean;
+    proven pg_catalog.text;                -- null unless others are in the queue
     none pg_catalog.text := dlock.prepare();
 BEGIN
     none := dlock.lock_queue(p_queue);
     DELETE FROM dlock.node WHERE token = p_token AND queue = p_queue AND session = p_session
-        RETURNING name, dlock.proof(data), EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token)
-        INTO removed, proven, shared;
+        RETURNING name, CASE WHEN EXISTS (SELECT FROM dlock.node n WHERE n.queue = p_queue AND n.token <> p_token) THEN dlock.proof(data) END
+        INTO removed, proven;
     status := 'ok';
     IF NOT FOUND THEN
         ROLLBACK; -- because a session is locked before a queue
@@ -330,7 +329,7 @@ BEGIN
         IF status = 'ok' THEN
             status := 'gone';
         END IF;
-    ELSIF shared THEN
+    ELSIF proven IS NOT NULL THEN
         none := dlock.tell(p_queue, removed, p_why, proven);
         none := set_config('synchronous_commit', 'off', true);
         COMMIT;

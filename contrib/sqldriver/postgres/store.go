@@ -119,9 +119,13 @@ func (s *store) answer(ctx context.Context, request func() error) error {
 }
 
 func (s *store) send(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
-	rows, err := s.rows(ctx, text, args)
+	db, err := s.DB()
 	if err != nil {
 		return err
+	}
+	rows, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return s.Busy(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -130,15 +134,6 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 		}
 	}
 	return rows.Err()
-}
-
-func (s *store) rows(ctx context.Context, text string, args []any) (*sql.Rows, error) {
-	db, err := s.DB()
-	if err != nil {
-		return nil, err
-	}
-	rows, err := db.QueryContext(ctx, text, args...)
-	return rows, s.Busy(err)
 }
 
 // querySpare is like query, for heartbeats and polls: it spares the pool's
