@@ -50,10 +50,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 
 // drain refuses further calls and grants. It needs mu, and may be called again.
 func (c *Client) drain() {
-	select {
-	case <-c.draining:
+	if c.drains() {
 		return
-	default:
 	}
 	close(c.draining)
 	c.holds.close()
