@@ -34,9 +34,9 @@
 // # Drivers
 //
 // "zk" is in package [github.com/dlock-go/dlock/zkdriver], and "mem" for tests in
-// [github.com/dlock-go/dlock/memdriver]. "etcd", "redis", "postgres", "mysql" and
-// "sqlite" are modules below github.com/dlock-go/dlock/contrib. The comment of a
-// driver's package describes its data source names.
+// [github.com/dlock-go/dlock/memdriver]. "etcd", "nats", "redis", "postgres",
+// "mysql" and "sqlite" are modules below github.com/dlock-go/dlock/contrib. The
+// comment of a driver's package describes its data source names.
 //
 // # Calls by task
 //

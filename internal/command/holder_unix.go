@@ -241,7 +241,7 @@ func (h *holderProcess) runOncePer() int {
 		return h.refused(err)
 	case !ran && h.settings.ShowsWaits:
 		if last, _, err := m.Value(h.ctx); err == nil {
-			h.say("not run: %s has run for %s, and runs once per %v", h.settings.Name, parseLast(string(last)).Succeeded, h.settings.OncePer)
+			h.say("not run: %s succeeded last at %s, and runs once per %v", h.settings.Name, parseLast(string(last)).Succeeded, h.settings.OncePer)
 		}
 	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
 		h.say("%v", err)

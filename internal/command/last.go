@@ -87,6 +87,7 @@ func last(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if t.json {
 		_ = json.NewEncoder(stdout).Encode(run) // stdout remembers its error
 	} else {
+		t.say("the store is " + t.storeName())
 		fmt.Fprintln(stdout, run.text(time.Now()))
 	}
 	if run.Succeeded == "" && run.Failed == "" {

@@ -93,7 +93,7 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 		assert.Regexp(t, json, out)
 	}
 	const at, node = `"\d{4}-[^"]*Z"`, `"\S+-W-\d+"`
-	last(1, "^job has never run\n$", `^{"lock":"job"}`)
+	last(1, "^dlock last: the store is sqlite .*\njob has never run\n$", `^{"lock":"job"}`)
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -102,20 +102,20 @@ func TestOncePerRunsACommandOnce(t *testing.T) {
 		{[]string{"job", "--", "sh", "-c", "echo failed; exit 3"}, 3, "^failed\n$"},
 		{[]string{"job", "--", "echo", "ran"}, 0, "^ran\n$"},
 		{[]string{"job", "--", "echo", "again"}, 0, "^$"},
-		{[]string{"-v", "job", "--", "echo", "again"}, 0, "\ndlock run: not run: job has run for "},
+		{[]string{"-v", "job", "--", "echo", "again"}, 0, "\ndlock run: not run: job succeeded last at "},
 		{[]string{"-n", "job", "--", "true"}, 2, "leave out -n"},
 	} {
 		status, out := runIn(t, home, append([]string{"run", "-once-per", "1h"}, c.args...)...)
 		assert.Equal(t, c.status, status, "%v", c.args)
 		assert.Regexp(t, c.out, out, "%v", c.args)
 		if status == 3 {
-			last(0, `^job failed with exit status 3 on \S+ at \S+Z, \d\S*s ago; it never succeeded\n$`, `^{"lock":"job","failed":`+at+`,"status":3,"node":`+node+`}`)
+			last(0, `\njob failed with exit status 3 on \S+ at \S+Z, \d\S*s ago; it never succeeded\n$`, `^{"lock":"job","failed":`+at+`,"status":3,"node":`+node+`}`)
 		}
 	}
-	last(0, `^job succeeded last at \S+Z, \d\S*s ago, with exit status 0 on \S+\n$`, `^{"lock":"job","succeeded":`+at+`,"status":0,"node":`+node+`}`)
+	last(0, `\njob succeeded last at \S+Z, \d\S*s ago, with exit status 0 on \S+\n$`, `^{"lock":"job","succeeded":`+at+`,"status":0,"node":`+node+`}`)
 	status, _ := runIn(t, home, "run", "-once-per", "1ns", "job", "--", "sh", "-c", "exit 4")
 	assert.Equal(t, 4, status)
-	last(0, "^job failed with exit status 4 .*; it had succeeded at ", `,"succeeded":`+at+`,"failed":`+at+`,"status":4,`)
+	last(0, "\njob failed with exit status 4 .*; it had succeeded at ", `,"succeeded":`+at+`,"failed":`+at+`,"status":4,`)
 	status, _ = runIn(t, home, "run", "-once-per", "1h", "job", "--", "sh", "-c", "exit 5")
 	assert.Equal(t, 0, status, "a failure leaves the time of the last success")
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock"
-	_ "github.com/dlock-go/dlock/memdriver" // for real machines: zkdriver
+	_ "github.com/dlock-go/dlock/memdriver" // for several machines: redisdriver or another
 )
 
 func main() {
