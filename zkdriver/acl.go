@@ -110,10 +110,10 @@ func (s *settings) ancestorACL() []zk.ACL {
 // acl=digest, an existing queue is used only if no user other than this
 // session's may alter it.
 //
-// The node of a queue may be an ancestor of other queues, and may have been
-// made as one. If this session's user made it, the queue belongs to this user:
-// the first Create gives the node the ACL of a queue. After that no other user
-// can create nodes below it; their existing queues stay.
+// A queue's node can also be an ancestor of other queues, and may have been
+// created as one. If this session's user created it, the first Create gives it
+// the ACL of a queue. After that no other user can create nodes below it; the
+// queues that already exist there stay.
 //
 // The ACL can change, and the queue can be replaced, at any time. The driver
 // notices both without a request, because the answer to every Create has the
@@ -218,8 +218,8 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 //     queue may also delete nodes in it. Such a client can remove a holder's node
 //     anyway, so it gains nothing by a forgery.
 //
-// The ACL must be the one with which the queue was made. A changed ACL does not
-// show which clients could create the nodes that exist.
+// The ACL must be the one with which the queue was created, because a changed
+// ACL does not show which clients could create the existing nodes.
 //
 // The ACL is read once, when a session first has to wait in a queue. Every
 // answer to a Create and to a List has the queue's Czxid and ACL version, so

@@ -52,7 +52,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(found, outage), ctx.Err()
 }
 
-// adviceOn returns what to do about an error of Connect, if this package knows.
+// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, zk.ErrInvalidACL):
@@ -210,7 +210,7 @@ func weakVersion(text string) (weakness, advice string) {
 // mostQueues limits how many nodes checkSequences reads.
 const mostQueues = 10_000
 
-// checkSequences looks for queues with nearly used up sequence numbers.
+// checkSequences warns if a queue has nearly run out of sequence numbers.
 func (s *session) checkSequences(ctx context.Context) (f driver.Finding) {
 	type full struct {
 		queue string

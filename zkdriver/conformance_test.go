@@ -43,8 +43,7 @@ func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.(driver.Checker).Check(ctx)
 }
 
-// stored returns the path in the server of the node that callers of the driver
-// know by the given name.
+// stored returns the server's path of the node that callers know by this name.
 func (s *store) stored(queue, name string) string {
 	settings, err := parseDSN("h?" + s.params)
 	require.NoError(s.t, err)
@@ -57,7 +56,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set := c.(*connector).settings; set.layout != nil { // dlock's own clients keep the rules of semaphores, too
+	if set := c.(*connector).settings; set.layout != nil { // allow semaphores, because all clients in these tests are dlock's
 		anyKind := *set.layout
 		anyKind.lacks = nil
 		set.layout = &anyKind

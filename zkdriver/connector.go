@@ -32,12 +32,12 @@ type Driver struct {
 // its form. OpenConnector does no I/O. Its error names the invalid part and
 // never repeats the password.
 //
-// Each connection reads the TLS files again, so that renewed certificates are
-// used, and each Connect the password file. Connect fails if the files cannot
-// be read, do not match, or are refused. That error is not retried until the
-// connector has begun its first session. After that it matches
-// driver.ErrUnavailable, because the files may be in the middle of being
-// replaced.
+// The TLS files are read again for each connection, so that renewed
+// certificates are used, and the password file for each Connect. Connect fails
+// if the files cannot be read, do not match, or are refused. Before the
+// connector's first session, that error is permanent. Later it matches
+// driver.ErrUnavailable and is retried, because the files may be in the middle
+// of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {

@@ -205,9 +205,9 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// prefetch is a list of the queue that is requested right behind a create,
-// which saves a contender that is not alone a round trip. It is not worth its
-// request if the contender has to wait: the list still shows a holder who is
+// prefetch is a list of the queue that is requested right behind a create. It
+// saves a round trip for a contender that is not alone but need not wait. If
+// the contender has to wait, the list is wasted: it still shows a holder who is
 // about to release, and has to be repeated. A server answers the requests of a
 // connection in order, so the list shows the new node.
 type prefetch struct {
@@ -295,9 +295,10 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create will not return. After an error the node
-// may still exist, and is removed as an orphan. Create must then fail, because
-// another node with the same data would be removed, too.
+// discard removes a node that Create will not return. If the removal fails, the
+// node may still exist, and is removed later as an orphan. Create must then
+// fail rather than retry, because orphans are found by their data, so the next
+// node would be removed, too.
 func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

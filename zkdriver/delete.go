@@ -103,7 +103,7 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked removes the node with the token, found under one of the names.
+// deleteChecked reads the nodes with these names, and removes that with token.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)
@@ -141,10 +141,10 @@ func (s *session) readAndDelete(queue string, token int64, names []string) (done
 	return false, explain(err, "delete", n.path, "DELETE on the queue")
 }
 
-// Remove implements driver.Inspector. It reads the node, compares the token, and
-// deletes the node unless it has changed since. It could remove another node
-// only if an operator removed the queue between these two requests, and a
-// client on the host of the node recreated the queue and a node of that name.
+// Remove implements driver.Inspector. It reads the node, compares the token,
+// and deletes the node unless it has changed since. It could remove another
+// node only if an operator removed the queue between these two requests, and a
+// client on the node's host recreated the queue and a node of that name.
 // Waiters do not take the removal for a release, because no write precedes it.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {

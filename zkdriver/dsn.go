@@ -108,7 +108,7 @@ func parse(text string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the scheme, which connect strings of others lack.
+// cutScheme removes the scheme, which is optional, as in other clients.
 func cutScheme(text string) (string, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {

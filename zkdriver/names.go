@@ -14,16 +14,15 @@ import (
 // reserved is the name of the server's own node, which cannot be a queue.
 const reserved = "zookeeper"
 
-// A queue's node has the queue's name, below the chroot, and its contenders are
-// children of that node, so that operators find names as given when using
-// ZooKeeper's own tools. Queues below the queue are children of its node, too.
-// The name of a child tells them apart:
+// A queue's node has the queue's name, below the chroot, so that operators find
+// it with ZooKeeper's own tools. The queue's contenders are children of that
+// node, and so are the queues below it. The name of a child tells them apart:
 //
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
 //     exactly ten digits to the name of a sequential node. The character before
 //     them need not be a dash, because other libraries use other prefixes.
-//   - The name successor is the node in which the queue goes on once its
-//     sequences are used up.
+//   - The constant successor names the node to which the contenders move once
+//     the sequences of the queue's own node are used up.
 //   - Any other name is a segment of queue names. A segment that ends in ten or
 //     more digits, with any number of tildes behind them, is stored with one
 //     more tilde.
@@ -42,7 +41,7 @@ func sequenceOf(child string) (seq int64, ok bool) {
 	return seq, true
 }
 
-// splitName splits a contender's name before its sequence.
+// splitName splits a contender's name into prefix and sequence.
 func splitName(child string) (prefix string, seq int64, ok bool) {
 	seq, ok = sequenceOf(child)
 	if !ok {
@@ -78,11 +77,11 @@ func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// keptValues is the node that has the values of [driver.Inspector] below it. The
+// keptValues is the node below which [driver.Inspector] values are stored. The
 // value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
-// is not stored below the queue's own node, because that node must be
-// removable, and its children are counted. The no-break spaces keep these nodes
-// apart from queue names.
+// is not below the queue's own node, because a node with children cannot be
+// removed, and Create counts the children of that node. The no-break spaces
+// keep these nodes apart from queue names.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"
@@ -224,8 +223,8 @@ var (
 	}
 )
 
-// curatorWriter marks a writer. Curator's readers take every node for a writer
-// that has it anywhere in its name.
+// curatorWriter marks a writer. Curator's readers treat every node as a writer
+// that has this text anywhere in its name.
 const curatorWriter = "__WRIT__"
 
 func layoutOf(name string) (*layout, error) {
@@ -245,7 +244,7 @@ func (l *layout) isKind(prefix string) bool {
 }
 
 // prefix translates a prefix of dlock into the prefix to store. It fails if the
-// library would misread the result, or not wait for it.
+// other library would misread the result, or would not wait for such a node.
 func (l *layout) prefix(prefix string) (string, error) {
 	if l == nil {
 		return prefix, nil
@@ -259,8 +258,9 @@ func (l *layout) prefix(prefix string) (string, error) {
 	return l.translate(prefix, &ownLayout, l), nil
 }
 
-// translate converts a prefix from one layout to another by replacing its end,
-// which tells the mode. Without such an end in both, it stays.
+// translate converts a prefix from one layout to another by replacing its
+// suffix, which tells the mode. It returns a prefix without such a suffix
+// unchanged.
 func (l *layout) translate(prefix string, from, to *layout) string {
 	if before, ok := strings.CutSuffix(prefix, from.writer); ok {
 		return before + to.writer
@@ -272,8 +272,8 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 }
 
 // shown returns the name by which callers know a stored node. If the stored
-// name already is one of dlock, a tilde is appended, because callers know
-// another node by the plain name. A name with a tilde counts as a writer's.
+// name itself looks like a dlock name, shown appends a tilde, because callers
+// know another node by that name. A name with a tilde counts as a writer's.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {
@@ -324,8 +324,8 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 }
 
 // checkLayout removes the new node and returns an error if a contender ahead
-// has a name of another layout, because the program of that contender would not
-// wait for the new node. It lists the queue unless they are known.
+// has a name of another layout, because that contender's program would not wait
+// for the new node. It lists the queue unless the contenders ahead are known.
 func (s *session) checkLayout(made *madeNode, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)

@@ -74,7 +74,7 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 	}
 }
 
-// The library would hold the lock beside the holders of units.
+// Clients of the other library would ignore a semaphore's contenders.
 func TestASemaphoreIsRefusedWhereAnotherLibraryTakesPart(t *testing.T) {
 	for _, l := range otherLayouts {
 		b := newFixture(t, "names="+l.name)
@@ -111,7 +111,7 @@ func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	assert.Empty(t, b.nodes("q"))
 }
 
-// The layout has no version, because other libraries share it.
+// Data without a trailer of a known form must stay unchanged.
 func TestDataOfALaterVersionAreTolerated(t *testing.T) {
 	for _, data := range []string{"", "\xff\x00", `{"layout":9}`, "a\n#dlock layout=9", "a\n#dlock token=7 created=8 more=9"} {
 		got, facts, _ := splitTrailer([]byte(data))

@@ -72,8 +72,8 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 }
 
 // stillExists checks that a removal meant for an earlier node of the same name
-// has not removed the new node p (see inFlight). It first waits for such
-// removals in flight. If p is gone, the error matches driver.ErrGone.
+// has not removed the new node p (see inFlight). It first waits until the given
+// removals have ended. If p is gone, the error matches driver.ErrGone.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
@@ -88,8 +88,8 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode checks whether a removal hit another of this session's
-// nodes, because a removal names only a path (see inFlight). If so, the
+// removedOtherNode checks whether a removal hit a different node of this
+// session, because a removal names only a path (see inFlight). If so, the
 // intended node was already gone, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {

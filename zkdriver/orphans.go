@@ -18,7 +18,7 @@ import (
 
 // orphans holds the Creates whose answer was lost. Their nodes may exist under
 // unknown names and would then block the queue, so the driver searches for them
-// until a server has answered or the session ends.
+// until a search succeeds or the session ends.
 type orphans struct {
 	mu          sync.Mutex
 	lastCreated map[string]driver.Node // the last node that this session created, by queue
@@ -26,10 +26,10 @@ type orphans struct {
 	running     bool // whether removeOrphans is running
 }
 
-// orphan identifies a node, because each Create has its own data.
+// orphan identifies a node by its data, which is different for each Create.
 type orphan struct{ queue, data string }
 
-// search tells which nodes may be an orphan.
+// search describes which nodes may be an orphan.
 type search struct {
 	prefix string
 	after  driver.Node // this session's last node in the queue before the Create; zero if unknown
@@ -52,9 +52,9 @@ func (o *orphans) noteCreated(queue string, n driver.Node) {
 	o.lastCreated[queue] = n
 }
 
-// lastNode is where the search for a new node of this session begins. It relies
-// on no other session's nodes, because other clients can create nodes with any
-// sequence.
+// lastNode returns the last node that this session created in the queue. The
+// search for an orphan begins behind it. It must not begin at another session's
+// node, because other clients can create nodes with any sequence.
 func (o *orphans) lastNode(queue string) driver.Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *session) addOrphan(queue string, data []byte, where search) {
 	}
 }
 
-// removeOrphans removes all orphans that a broken connection has left together.
+// removeOrphans retries until all orphans are removed or the session has ended.
 func (s *session) removeOrphans() {
 	const shortest = 10 * time.Millisecond
 	for wait := shortest; s.conn.AwaitConnection(context.Background()) == nil; {
@@ -124,9 +124,9 @@ func (s *session) removeOrphans() {
 }
 
 // remove searches for orphans and removes those that it finds. It sends a Sync
-// first, because a Create may have gone through another server. A Create still
-// in flight after that is refused by the leader, because the session has moved
-// to another connection since.
+// first, because the Create may have gone through another server. If the Create
+// is still in flight after the Sync, the leader refuses it, because the session
+// has moved to another connection.
 func (s *session) remove(all map[orphan]search) error {
 	if err := s.conn.Sync("/"); err != nil {
 		return err
@@ -143,8 +143,9 @@ func (s *session) remove(all map[orphan]search) error {
 	})
 }
 
-// removeIn searches one queue. It removes the oldest nodes first, because a
-// waiter behind them looks for another predecessor when the last one is gone.
+// removeIn searches one queue. It removes the oldest nodes first, so that a
+// waiter whose predecessor is removed does not find an older orphan to wait
+// for.
 func (s *session) removeIn(queue string, searches []search) error {
 	names, stat, err := s.conn.Children(s.settings.queuePath(queue))
 	if err != nil {
@@ -175,8 +176,8 @@ func (s *session) removeIfOrphan(queue, name string) error {
 	return s.conn.Delete(path, -1)
 }
 
-// together calls f for each item, for up to 32 at a time. A failure does not
-// keep it from calling f for the others.
+// together calls f for each item, for up to 32 at a time. It goes on after a
+// failure, and returns the first error.
 func together[T any](items []T, f func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(32)

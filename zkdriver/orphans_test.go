@@ -82,7 +82,7 @@ func TestFurtherBreaksDuringTheCleanUpLeaveNothing(t *testing.T) {
 	tries := 0
 	eventually(t, "a node is made", func() (made bool) {
 		var err error
-		tries++ // each with its own data, because the break of a connection may meet it
+		tries++ // each with its own data, because an orphan is found by its data
 		live, err = create(within(t), b, "removed", "h-W-", []byte(fmt.Sprint("live", tries)))
 		return err == nil
 	})

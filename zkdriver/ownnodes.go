@@ -115,7 +115,7 @@ func (o *ownNodes) find(queue string, token int64) *ownNode {
 	return nil
 }
 
-// otherNodeOfName returns this session's node of that name and another token.
+// otherNodeOfName returns this session's node with that name but another token.
 func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Place, there bool) {
 	seq, ok := sequenceOf(name)
 	o.mu.Lock()

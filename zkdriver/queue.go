@@ -135,8 +135,8 @@ type queueInfo struct {
 	epoch      int64 // zero unless the mode is draining or the session checks ACLs
 	aclVersion int32 // version of the ACL that was checked; zero if the mode is draining or the session checks no ACLs
 
-	// shared is a guess whether the next contender will find others that it
-	// need not wait for: see prefetch.
+	// shared predicts whether the next contender will find others in the queue
+	// for which it need not wait: see prefetch.
 	shared bool
 }
 
@@ -153,7 +153,7 @@ const (
 	// that node has other clients' data or this user may not write to it.
 	withoutWrite
 
-	// draining creates no node until the queue, without sequences, is empty.
+	// draining creates no nodes until the queue is empty and can start over.
 	draining
 )
 
@@ -184,7 +184,7 @@ func (q *queueCache) noteShared(queue string, shared bool) {
 	}
 }
 
-// current returns the queue with the contenders: itself or its successor.
+// current returns the queue that has the contenders: this one or its successor.
 func (q *queueCache) current(queue string) (in string, epoch int64) {
 	if epoch, moved := q.moved.Load(queue); moved {
 		return successorOf(queue), epoch.(int64)
@@ -347,7 +347,7 @@ func needsAdmin(path string) error {
 // rollOver restarts the sequence numbers of a queue by removing its node. If
 // there are queues below it, rollOver creates the successor instead and returns
 // errMoved. While the queue has contenders, the error matches
-// driver.ErrUnavailable. Tokens are zxids, and keep growing.
+// driver.ErrUnavailable. Tokens keep growing, because they are zxids.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	_, isSuccessor := predecessorOf(queue)
@@ -377,8 +377,8 @@ func (s *session) rollOver(queue string, epoch int64) error {
 
 // startOver removes the node of an empty queue. If the node is one this driver
 // would make, the next Create makes it again. Otherwise startOver recreates it
-// in the same transaction with its ACL and data. The new node is an ordinary
-// one, because a Stat does not show whether the old one was a container.
+// in the same transaction with its ACL and data. The new node is never a
+// container, because a Stat does not show whether the old one was.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

@@ -225,7 +225,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 			for _, want := range []driver.Cause{queue.want, queue.want, driver.Changed, driver.Changed} {
 				p, err := create(within(t), holder, "q", "h-W-", fmt.Append(nil, want))
 				require.NoError(t, err)
-				if want != queue.want { // the ACL does not show any more who could make the node
+				if want != queue.want { // a changed ACL does not show who could create the node
 					_, err := operator.SetACL(b.chroot+"/q", aliceOnly, -1)
 					require.NoError(t, err)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// The lock takes two of the five requests of each round, Value one, and SetValue two.
+// In each round, the lock takes two requests, Value one, and SetValue two.
 func TestOnceTakesFiveRequests(t *testing.T) {
 	b := newFixture(t, "")
 	round := func(i int) {

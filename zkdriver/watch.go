@@ -14,8 +14,8 @@ import (
 )
 
 // Watch implements driver.Session. It watches each node's data, because a
-// release begins with a write to the node. The server sets no watch for a
-// missing node, so the driver then ends the driver.Watch itself. The server's
+// release begins with a write to the node. If a node is missing, the server
+// sets no watch, so the driver ends the driver.Watch itself. The server's
 // answer for p shows whether another node has taken the name of p.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {

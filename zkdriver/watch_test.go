@@ -82,7 +82,7 @@ func TestHandOverAfterALongWaitIsOneRequest(t *testing.T) {
 			require.NoError(t, s.conn.Sync("/")) // as a heartbeat
 		}
 	}
-	before := b.proxy.Requests() // of both
+	before := b.proxy.Requests() // of both sessions
 	require.NoError(t, b.Delete(within(t), "q", p, driver.Released))
 	require.Equal(t, driver.Released, causeOf(t, w))
 	require.NoError(t, next.Err())

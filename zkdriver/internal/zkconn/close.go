@@ -24,9 +24,9 @@ const (
 	exitTimeout = 2 * time.Second
 )
 
-// Close ends the session and waits until the Conn has shut down. If the lease
-// ran out before, the session may still exist in the store, so Close ends it
-// there as well. If no server has confirmed the end, the error matches
+// Close ends the session and waits until the Conn has shut down. Even if the
+// lease has run out already, Close ends the session in the store, where it may
+// still exist. If no server has confirmed the end, the error matches
 // driver.ErrUnavailable, and Close can be called again.
 func (c *Conn) Close() error {
 	c.end(errClosed)
@@ -41,7 +41,8 @@ func (c *Conn) Close() error {
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
 		// The session ended without Close, so holders may not have noticed yet.
-		// The store must keep their nodes for as long as it can.
+		// Close only the connection, so that the store keeps their nodes for as
+		// long as it can.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -59,7 +60,7 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// closesWithin waits until the channel is closed, for d at most.
+// closesWithin waits for up to d, and reports whether the channel was closed.
 func closesWithin(c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

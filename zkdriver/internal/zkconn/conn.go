@@ -39,7 +39,7 @@ type Config struct {
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 
-// resolve returns the addresses of a host name. That of an address is itself.
+// resolve returns the addresses of a host. An IP address resolves to itself.
 func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
 	if c.lookUp != nil {
 		return c.lookUp(ctx, name)
@@ -112,7 +112,7 @@ func (c *Conn) Finished() <-chan struct{} { return c.finished }
 
 func (c *Conn) SessionID() int64 { return c.dialer.sessionID() }
 
-// Connection returns the number of the connection. A reconnect raises it.
+// Connection returns the connection's number, which grows with each reconnect.
 func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 
 // Describe returns what is known of the session, except its password.

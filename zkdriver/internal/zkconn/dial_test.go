@@ -18,7 +18,7 @@ import (
 )
 
 // The operating system resends a dropped packet only after 1 s, 3 s and 7 s.
-// Once the host is back, dialAgain must connect sooner, by another dial.
+// Once the host is back, dialAgain must connect sooner, by dialing again.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)

@@ -373,8 +373,8 @@ func (d *dialer) close() {
 	d.closeLocked()
 }
 
-// closeUnlessBegun closes the dialer and returns false. If the session has
-// begun, it returns true and leaves the dialer open.
+// closeUnlessBegun closes the dialer unless the session has begun. It reports
+// whether the session has begun.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

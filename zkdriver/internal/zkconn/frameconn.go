@@ -18,20 +18,20 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// maxRequestPause limits how long requests are delayed after a reconnect until
-// the watches are set again, which go-zookeeper does at once.
+// maxRequestPause limits how long requests are delayed after a reconnect.
+// Usually go-zookeeper sets the watches again at once, which ends the delay.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server, between go-zookeeper and the
 // network. It does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
-//   - It reads the connect reply and passes on no session but its own.
+//   - It reads the connect reply, and refuses one for another session.
 //   - If a write fails, it closes the connection. go-zookeeper notices that when
 //     it reads, and so sees all failures in the same way.
-//   - After a reconnect it delays requests until the watches have been set
-//     again, with the last zxid that the session had seen before. If a request
-//     set a new watch first, a change from before could end the new watch.
+//   - After a reconnect it delays requests until go-zookeeper has set the
+//     watches again, as of the last zxid that the session had seen before. If a
+//     request set a new watch first, an older change could end the new watch.
 //   - It tracks the last zxid that the session has seen, and writes it into the
 //     requests that name it. It hides zxids from go-zookeeper, which has a data
 //     race there: one goroutine reads the last zxid to set the watches while

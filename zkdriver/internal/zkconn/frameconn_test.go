@@ -51,9 +51,9 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A session must tell each server that it connects to the last zxid that it has
-// seen. go-zookeeper also keeps one, but accesses it without a lock. So the
-// connection hides zxids from it.
+// When a session connects to a server, it must name the last zxid that it has
+// seen. go-zookeeper also keeps that zxid, but accesses it without a lock, so
+// the connection hides zxids from go-zookeeper.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

@@ -78,8 +78,8 @@ import (
 //     than g - tick/2 + M does no harm.
 //   - Half a tick is at most g. T is at least two ticks by default, so T/4 is
 //     enough. An observer that is connected to a follower (observerMasterPort)
-//     reports through that follower. There g has to be a whole tick: T has to
-//     be at least four ticks, and a stated tick has to be stated doubled.
+//     reports through that follower. Then g has to be a whole tick: T has to be
+//     at least four ticks, and tick_time has to be twice the ensemble's tick.
 //   - A tick that is stated in the data source name is not smaller than that of
 //     the ensemble. The driver cannot check this.
 //

@@ -80,8 +80,8 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfASessionWithNodes(t *testing.
 	}
 }
 
-// A session without nodes renews its lease by Syncs. Once it has created a
-// node, the lease counts from the latest write, which is older.
+// Syncs renew the lease of a session without nodes. Once it has created a node,
+// the lease counts from the latest write, which was sent before those Syncs.
 func TestTheFirstNodeSetsTheLeaseBack(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {

@@ -33,7 +33,7 @@ const (
 
 	codeAuth = -115 // refuses a login
 
-	headerSize = 4 // the length of a frame
+	headerSize = 4 // the field with the length of a frame
 	// connectReplySize is the minimum length of a connect reply. Its fields are
 	// the protocol version, the timeout, the session id, and a password of 16
 	// bytes preceded by its length.
@@ -86,7 +86,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape parses a reply to check its structure. Once set, wrong stays.
+// replyShape parses a reply to check its structure. wrong stays set once set.
 type replyShape struct {
 	rest  []byte
 	wrong bool

@@ -69,7 +69,7 @@ func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
 		// This error comes from the leader and passes the quorum like a
-		// transaction, so it proves as much.
+		// transaction, so it proves as much as a successful one.
 		return nil
 	}
 	return err
@@ -100,12 +100,12 @@ func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
-// SetACL replaces the ACL of that version, or returns zk.ErrBadVersion.
+// SetACL replaces the ACL if it has that version, or returns zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
 
-// Stat reads a node's Stat. Without a node, the error is zk.ErrNoNode.
+// Stat reads a node's Stat. If there is no node, the error is zk.ErrNoNode.
 func (c *Conn) Stat(path string) (stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() error {
 		there, st, err := c.client.Exists(path)
@@ -130,7 +130,7 @@ func (c *Conn) WatchChildren(path string) error {
 	return c.ask(toServer, func() error { _, _, _, err := c.client.ChildrenW(path); return err })
 }
 
-// WatchData reads a node and sets a watch of its removal and of writes.
+// WatchData reads a node and sets a watch that fires when the node changes.
 func (c *Conn) WatchData(path string) (data []byte, stat *zk.Stat, err error) {
 	err = c.ask(toServer, func() (err error) { data, stat, _, err = c.client.GetW(path); return err })
 	return data, stat, err
@@ -181,8 +181,8 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 }
 
 // AfterSend calls run once, when a transaction that contains these bytes is
-// written to a connection. A request that run makes is written after the
-// transaction, and on the same connection answered after it. run must not block.
+// written to a connection. Requests made by run are written after it and, on
+// the same connection, answered after it. run must not block.
 //
 // The function cancel prevents the call, or returns false if it is too late.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
