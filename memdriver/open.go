@@ -29,8 +29,8 @@ type Driver struct{}
 // same store may have another one.
 //
 // If a parameter is unknown, repeated or malformed, the error names it. No
-// error repeats the text, which may be meant for another driver and contain a
-// password.
+// error quotes the data source name, which may be meant for another driver and
+// contain a password.
 func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(text, "?")
 	if strings.Contains(name, "://") {

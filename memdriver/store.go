@@ -218,7 +218,7 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 	return driver.Place{Node: n.Node, Token: n.token}, nil
 }
 
-// storedValue is the value beside a queue. It outlives the queue.
+// storedValue is the value set by SetValue for a queue. It outlives the queue.
 type storedValue struct {
 	value []byte
 	token int64 // of the node that set it

@@ -10,7 +10,7 @@ import (
 )
 
 // Watch implements driver.Session (rules 6 and 13 of package driver). It arms
-// the watch before it asks, so that no later change is missed.
+// the watch before it checks that the nodes exist, so that it misses no change.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	stands, err := ask(ctx, s, on(queue, faults.OpWatch, p.Name, nil), func() (bool, error) { return s.store.allInQueue(queue, p, ahead), nil })
