@@ -46,7 +46,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	zooKeeper.StartAll(t, n, func(s *testenv.Server, all []*testenv.Server) ([]string, func() bool) {
 		i := slices.Index(all, s)
 		if i == 0 {
-			e.close() // if a port was taken
+			e.close() // a no-op, except after a port was taken
 			e.Servers = nil
 			s.Must(e.connect(all))
 		}

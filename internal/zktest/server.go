@@ -295,8 +295,8 @@ func (s *Server) FillAcceptQueue() (end func()) {
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// A single failure does not mean that the queue is full, because the
-	// server may still accept connections until it has stopped.
+	// After a single failure the queue may have room again, because the server
+	// accepts connections until it has stopped.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {
