@@ -104,7 +104,7 @@ func TestLocksThatDoNotWaitAreFewRequests(t *testing.T) {
 
 // The requests are a create, a list, two watches (of the predecessor and of the
 // waiter's own node), and a delete. The grant itself costs no request, unless
-// the waiter trusts no release, and lists once more.
+// the waiter does not trust the release and lists the queue again.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for _, x := range []struct {
 		handover   string
@@ -178,8 +178,8 @@ func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
 	}))
 }
 
-// Wanted watches and lists the queue at once, and again after each change until
-// a contender waits. Both requests are lists.
+// Wanted sets a watch on the queue and lists it, at once and after each change,
+// until a contender waits. Setting the watch is a list request, too.
 func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1", "")
@@ -193,7 +193,7 @@ func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 		made = spent(proxy, func() {
 			untilListed := func(n int) {
 				w.eventually(func() bool { return proxy.Frames(zktest.OpGetChildren2) >= before+n }, func() string { return "the queue is not listed" })
-				_, err := c.RWMutex("other").Queue(w.soon()) // is answered later
+				_, err := c.RWMutex("other").Queue(w.soon()) // answered after the list
 				require.NoError(t, err)
 			}
 			wanted := lock.Wanted()

@@ -52,7 +52,7 @@ func (w *fixture) dsn(addr, params string) string {
 	return "zk://" + addr + w.root + "?session_timeout=" + quiet.String() + params
 }
 
-// client opens a client with more parameters of the data source name.
+// client opens a client. It adds params to the data source name.
 func (w *fixture) client(host, params string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	return w.open(w.dsn(w.server.Addr(), params), host, opts...)
@@ -114,8 +114,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually polls the function reached until it returns true. After the time
-// bound, it fails the test with the message that the function instead returns.
+// eventually polls reached until it returns true. After the time bound, it
+// fails the test with the message that instead returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {

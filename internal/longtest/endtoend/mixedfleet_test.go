@@ -23,8 +23,8 @@ type fleet struct {
 	names  string
 	labels []string // of foreignLocks
 	start  func(w *fixture) foreignLibrary
-	write  string // kinds of the library's locks
-	read   string // empty if the library has no read lock
+	write  string // kind of the library's write lock
+	read   string // kind of its read lock; empty if it has none
 	// deadlocks is set if a reader of the library also waits for writers
 	// that are behind it in the queue (python-zk/kazoo 649).
 	deadlocks bool

@@ -13,19 +13,19 @@ import (
 
 func other(a, b int) int { return 3 - a - b }
 
-// Servers that are cut off, stopped or deposed go on to answer their clients for
-// a while, although the others expire the sessions of these. A holder on such a
-// server must learn of the loss before the lock is granted to a client of the
-// others. Meanwhile it reads all the time, which must not renew its lease, and
-// neither must a Sync.
+// A server that is cut off, stopped or deposed may answer its clients for a
+// while after the other servers have expired their sessions. A holder on such a
+// server must learn of the loss before a client of another server is granted
+// the lock. Until then the holder sends reads and Syncs, which must not renew
+// its lease.
 func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	atLeader := func(leader, _ int) int { return leader }
 	atFollower := func(_, follower int) int { return follower }
 	for name, c := range map[string]struct {
-		syncLimit int // for which a server that is cut off carries on, in ticks of half a second
+		syncLimit int // how long a server that is cut off still answers, in ticks of half a second
 		timeout   time.Duration
-		rounds    int // each at another phase of the heartbeats
+		rounds    int // rounds begin at different times between two heartbeats
 		at        func(leader, follower int) int
 		fail      func(e *zktest.Ensemble, leader, follower int)
 	}{
@@ -43,7 +43,7 @@ func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 			e.CutOneWay(follower, leader)
 			e.CutOneWay(other(leader, follower), leader)
 		}},
-		// Once it continues, it does not notice at first that time has passed.
+		// A resumed server does not notice at first that time has passed.
 		"a stopped follower": {6, 2 * time.Second, 1, atFollower, func(e *zktest.Ensemble, _, follower int) { e.Servers[follower].Pause() }},
 		"a stopped leader":   {6, 2 * time.Second, 1, atLeader, func(e *zktest.Ensemble, leader, _ int) { e.Servers[leader].Pause() }},
 	} {

@@ -15,9 +15,9 @@ import (
 )
 
 // Clients take a lock while the servers are killed and restarted one by one.
-// There may never be two holders. Another client holds a second lock, which a
-// short outage must not cost it. If a fault of ZooKeeper makes the servers
-// diverge (see package survey), the test starts over with new ones.
+// There may never be two holders. Another client must keep a second lock during
+// short outages. If a fault of ZooKeeper makes the servers diverge (see package
+// survey), the test starts over with new ones.
 func TestServersAreKilledOneByOneAndNoLockHasTwoHolders(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {

@@ -84,7 +84,7 @@ func (r route) cutOff() (heal func()) {
 	return func() { r.each((*zktest.Proxy).Heal) }
 }
 
-// routed is a connector whose sessions have routes, and an operator.
+// routed is a connector, and an operator, whose sessions have routes.
 type routed struct {
 	testing.TB
 	servers []string
@@ -112,9 +112,9 @@ func (c *routed) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// remove deletes nodes as an operator would. It goes on until the request can no
-// longer take effect: it writes in the same session until the store answers,
-// because no later write can overtake one whose reply was lost.
+// remove deletes nodes as an operator would. If the reply is lost, it keeps
+// writing in the same session until the store answers, because the lost request
+// cannot take effect after a later write of its session.
 func (c *routed) remove(queue string, nodes []string, more ...any) {
 	for _, name := range nodes {
 		more = append([]any{&zk.DeleteRequest{Path: c.chroot + "/" + queue + "/" + name, Version: -1}}, more...)

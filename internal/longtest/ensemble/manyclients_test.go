@@ -47,7 +47,7 @@ func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	eventually(t, "no session is left", func() bool { return server.Mntr()["zk_global_sessions"] == 0 })
 }
 
-// A crowd holds a lock once each, one after the other.
+// A crowd is a group of clients that each take the lock once.
 type crowd struct {
 	sync.WaitGroup
 	t                   testing.TB
@@ -67,7 +67,7 @@ func (c *crowd) lock(m *dlock.RWMutex, start <-chan struct{}) {
 		c.held.Add(1)
 		c.inside.Add(-1)
 		if err := l.Unlock(); err != nil {
-			assert.ErrorIs(c.t, err, dlock.ErrUnavailable) // confirmed late, on a busy machine
+			assert.ErrorIs(c.t, err, dlock.ErrUnavailable) // on a busy machine the release may be confirmed late
 		}
 	})
 }

@@ -45,11 +45,11 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	logMargins(t, "slow disks", margins(t, []*handover{h}))
 }
 
-// While the disks stall, the servers answer no writes, and the leases of all
-// sessions end, those of waiters as well. Then the waiters join the queue again,
-// each is granted the lock once, and there is never a second holder. The test
-// has the machine for itself: a session that starved would pass the lock on
-// before the disks stall.
+// While the disks stall, the servers answer no writes, so the leases of all
+// sessions end, including those of the waiters. Then the waiters join the queue
+// again, each is granted the lock once, and there is never a second holder. The
+// test does not run in parallel with others, because a session that gets no CPU
+// time would pass the lock on before the disks stall.
 func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
 	zktest.RequireSlowDisk(t)
 	const waiters, timeout = 100, 6 * time.Second

@@ -30,11 +30,11 @@ type locker interface {
 	// lock blocks until the contender holds the lock. The token is 0 if the lock
 	// has none.
 	lock(ctx context.Context) (token int64, err error)
-	// check returns an error if the contender can know that it does not hold
-	// the lock. It asks no server.
+	// check returns an error if the contender can tell, without asking a
+	// server, that it does not hold the lock.
 	check() error
-	// unlock releases the lock. If the lock can tell, the error says that it
-	// was no longer held.
+	// unlock releases the lock. It returns an error if it can tell that the
+	// lock was no longer held.
 	unlock(ctx context.Context) error
 	close() error
 }
@@ -44,10 +44,10 @@ type contender struct {
 	t testing.TB
 	locker
 	token   int64
-	waiting chan struct{} // receives a value when a call has to wait, unless it has one
+	waiting chan struct{} // capacity 1; receives a value when a call has to wait
 	locked  chan error
-	stop    string        // the place in the lock at which the contender stops
-	at      chan struct{} // receives a value there, and another when the contender goes on
+	stop    string        // the place at which the contender stops: see reach
+	at      chan struct{} // receives a value when the contender stops, and another when it goes on
 }
 
 func start(t testing.TB, s setting) *contender {
@@ -68,8 +68,8 @@ func (c *contender) wait() {
 	}
 }
 
-// reach stops the contender if the test has asked for that, until the test has
-// received from at twice, or ends.
+// reach stops the contender if place is c.stop, until the test has received
+// from c.at twice or ends.
 func (c *contender) reach(place string) {
 	for i := 0; i < 2 && c.stop == place; i++ {
 		select {
@@ -117,7 +117,7 @@ func (c *contender) holds() {
 	c.granted()
 }
 
-// waits calls lock. It returns false if the lock is granted at once.
+// waits calls lock, and reports whether the contender has to wait.
 func (c *contender) waits() bool {
 	c.begin()
 	select {

@@ -42,7 +42,7 @@ func newLocker(s setting, c *contender) (locker, error) {
 	return &keyLock{server: redis.NewClient(&redis.Options{Addr: s.servers[0], MaxRetries: -1}), setting: s, c: c, value: rand.Text()}, nil
 }
 
-// dlocker is dlock's own lock. The driver's name stands in front of the server.
+// dlocker uses dlock. Its server is the driver's name and the data source name.
 type dlocker struct {
 	client *dlock.Client
 	held   *dlock.Lock
@@ -66,8 +66,8 @@ func (l *dlocker) check() error                 { return l.held.Err() }
 func (l *dlocker) unlock(context.Context) error { return l.held.Unlock() }
 func (l *dlocker) close() error                 { return l.client.Close() }
 
-// An onDB is what locks in a database have in common: only a statement would
-// reveal a loss.
+// An onDB is the common part of locks in a database. Its check finds nothing,
+// because only a statement would reveal a loss.
 type onDB struct{ *sql.DB }
 
 func (onDB) check() error   { return nil }
@@ -102,8 +102,8 @@ func (l *rowLock) unlock(ctx context.Context) error {
 	return err
 }
 
-// A forUpdate is a row locked by an open transaction. The lock ends with the
-// connection, as far as the server can tell.
+// A forUpdate is a row locked by an open transaction. The lock ends when the
+// server notices that the connection has ended.
 type forUpdate struct {
 	onDB
 	tx *sql.Tx
@@ -122,7 +122,7 @@ func (l *forUpdate) unlock(ctx context.Context) error {
 }
 
 // An advisory is a lock in the memory of the PostgreSQL server. It belongs to a
-// connection of the server, which may take its own lock again.
+// connection, on which it can be taken again while it is held.
 type advisory struct {
 	onDB
 	conn *sql.Conn
@@ -193,7 +193,7 @@ func setNX(ctx context.Context, server *redis.Client, value string, expiry time.
 	return err == nil, err
 }
 
-// ifOwn runs a command if the key has the value, in one step.
+// ifOwn runs a command if the key has the value, atomically.
 func ifOwn(ctx context.Context, server *redis.Client, value, command string) error {
 	script := "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(" + command + ") end return 0"
 	n, err := server.Eval(ctx, script, []string{key}, value).Int()

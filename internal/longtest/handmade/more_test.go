@@ -11,9 +11,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// TestForUpdateOutlivesItsMachine cuts off and ends the holder, so that the server
-// never sees the connection end. It keeps the lock, because by default it leaves
-// the detection of dead connections to the operating system, which takes hours.
+// TestForUpdateOutlivesItsMachine cuts off and ends the holder, so that the
+// server never sees the connection end. The server keeps the lock, because by
+// default only the operating system detects dead connections, after hours.
 func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -22,7 +22,7 @@ func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	a.holds()
 	network.Cut()
 	db := connect(t, reach(server.Addr()))
-	for range 10 { // no end in sight
+	for range 10 { // the lock stays held
 		_, err := db.ExecContext(t.Context(), "SELECT value FROM item WHERE id = 1 FOR UPDATE NOWAIT")
 		require.ErrorContains(t, err, "could not obtain lock")
 	}
@@ -49,8 +49,8 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
-// TestGetThenDel lets the key expire after the holder has compared its value, so
-// that the holder deletes another's key. With a script, there is no such gap.
+// TestGetThenDel lets the key expire after the holder has compared its value,
+// so that the holder deletes the next holder's key. A script has no such gap.
 func TestGetThenDel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -61,7 +61,7 @@ func TestGetThenDel(t *testing.T) {
 	unlocked := make(chan error, 1)
 	go func() { unlocked <- a.gives() }()
 	<-a.at
-	server.Do("PEXPIRE", key, "1") // stands for the expiry
+	server.Do("PEXPIRE", key, "1") // as if the key had expired
 	b.holds()
 	<-a.at
 	require.NoError(t, <-unlocked)
@@ -69,8 +69,8 @@ func TestGetThenDel(t *testing.T) {
 	require.NoError(t, b.check(), "two holders")
 }
 
-// TestAWatchdogOutlivesTheWork fails the network while A unlocks. Its watchdog
-// then extends the key for as long as the process lives.
+// TestAWatchdogOutlivesTheWork cuts off A while it unlocks. A's watchdog then
+// extends the key for as long as the process lives.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	t.Parallel()
 	const kind = "watchdog until unlocked"
@@ -83,7 +83,7 @@ func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	proxy.DropConnections()
 	require.Error(t, a.gives())
 	proxy.Heal()
-	for range 2 { // no end in sight
+	for range 2 { // the watchdog goes on
 		left := server.Do("PTTL", key).(int64)
 		require.Eventually(t, func() bool {
 			now := server.Do("PTTL", key).(int64)

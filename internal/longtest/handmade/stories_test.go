@@ -23,7 +23,7 @@ const (
 	long  = 10 * time.Second // of one that must not end, also on a busy machine
 )
 
-// A store is new for each test. It returns settings of locks by hand and of dlock.
+// A store returns settings of hand-written locks and of dlock, for one test.
 type store func(kind string, expiry time.Duration) setting
 
 func on(dlock string, hand ...string) store {
@@ -38,7 +38,7 @@ func on(dlock string, hand ...string) store {
 const tables = `CREATE TABLE held (name varchar(99) PRIMARY KEY, expires bigint NOT NULL);
 	CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL); INSERT INTO item VALUES (1, 1)`
 
-// connect returns the database that locks by hand use.
+// connect returns the database that hand-written locks use.
 func connect(t testing.TB, s store) *sql.DB {
 	driver, dsn, _ := strings.Cut(s("row", 0).servers[0], " ")
 	db, err := sql.Open(driver, dsn)
@@ -47,7 +47,7 @@ func connect(t testing.TB, s store) *sql.DB {
 	return db
 }
 
-// schema makes a schema, which the result uses through an address.
+// schema creates a schema, which the result uses through the address addr.
 func schema(t testing.TB, server *pgtest.Server) func(addr string, parameters ...string) store {
 	name := server.Schema()
 	server.SQL(t, "CREATE SCHEMA "+name+"; SET search_path = "+name+"; "+tables)
@@ -62,7 +62,7 @@ func postgres(t testing.TB) store {
 	return schema(t, server)(server.Addr())
 }
 
-// pgbouncer pools the connections of contenders: at most as many as given.
+// pgbouncer returns a store behind PgBouncer, which limits the connections.
 func pgbouncer(connections int) func(testing.TB) store {
 	return func(t testing.TB) store {
 		server := pgtest.Shared(t)
@@ -99,8 +99,8 @@ func five(t testing.TB) store {
 	return redisAt(addrs...)
 }
 
-// TestADeadHolder ends A's connections during its hold. A lock without an expiry
-// stays, also that of a process that dies between taking it and setting one.
+// TestADeadHolder ends A's connections while it holds the lock. A lock without
+// an expiry stays, even if A was just about to set one.
 func TestADeadHolder(t *testing.T) {
 	for kind, on := range map[string]func(testing.TB) store{
 		"row": postgres, "row in SQLite": sqlite, "setnx": onRedis, "setnx, expire": onRedis,
@@ -123,7 +123,7 @@ func TestADeadHolder(t *testing.T) {
 			}
 			require.NoError(t, a.close())
 			b.begin()
-			for range 10 { // no end in sight
+			for range 10 { // B retries in vain
 				<-b.at
 				<-b.at
 			}
@@ -196,8 +196,7 @@ const (
 // the lock.
 type scene func(t testing.TB) (a, b store, event func(a *contender))
 
-// TestTwoHolders shows how a second contender gets the lock during a hold, or does
-// not.
+// TestTwoHolders shows which events give B the lock while A still holds it.
 func TestTwoHolders(t *testing.T) {
 	for _, c := range []struct {
 		name, kind string
@@ -325,8 +324,8 @@ func forgets(t testing.TB) (a, b store, _ func(*contender)) {
 	return a, a, func(*contender) { restart(server) }
 }
 
-// twoMajorities cuts A off from the fourth and the fifth server. It holds the lock
-// on the others, until the third one forgets it.
+// twoMajorities cuts A off from the fourth and the fifth server. A holds the
+// lock on the other three, until the third one forgets it.
 func twoMajorities(forget func(*redistest.Server)) scene {
 	return func(t testing.TB) (a, b store, _ func(*contender)) {
 		servers, addrs := masters(t, 5)

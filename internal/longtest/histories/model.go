@@ -106,7 +106,7 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-// readable reports whether readers may hold the lock beside its holders.
+// readable reports whether readers may hold the lock together with its holders.
 func (s state) readable() bool {
 	return !slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive || h.units > 0 })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Servers are the targets of the faults of one group, of which no two hit the
-// same one.
+// Servers are the targets of one group of faults. No two faults of a group hit
+// the same target.
 type Servers struct {
 	*zktest.Ensemble
 	TB       testing.TB
@@ -35,7 +35,7 @@ type Fault struct {
 	Inject func(*Servers) (heal func(), what string)
 }
 
-// Faults returns all faults: those of disks only if the servers have disks that
+// Faults returns all faults, without those of disks unless the servers' disks
 // can be made slow.
 func Faults(slowDisks bool) []Fault {
 	if !slowDisks {
@@ -85,7 +85,7 @@ var processes = []Fault{
 	}},
 }
 
-// one returns a fault of a random server for which may returns true.
+// one returns a fault that hits a random server for which may returns true.
 func one(may func(*Servers, int) bool, what string, fail, heal func(*zktest.Server)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		for _, i := range s.Random.Perm(len(s.Servers)) {

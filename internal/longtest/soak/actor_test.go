@@ -105,8 +105,7 @@ func (a *actor) writeInside(h *hold) {
 }
 
 // holdLong acquires random long locks and holds each for some seconds, or until
-// it is lost. Meanwhile it asks the counter all the time whether another holder
-// has come.
+// it is lost. Meanwhile it keeps asking the counter about other holders.
 func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
@@ -250,9 +249,9 @@ func (a *actor) readTwice(h *hold) {
 	}
 }
 
-// refused judges that the counter has refused a token. A holder that still
-// believes that it holds the lock is one of two. That may happen only for a
-// moment, after an operator has removed its node.
+// refused handles a token that the counter has refused. If the lock reports no
+// loss, there are two holders. That may happen only for a moment, after an
+// operator has removed the holder's node.
 func (a *actor) refused(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

@@ -32,7 +32,7 @@ func TestCounterSeesTwoHoldersAndLostUpdates(t *testing.T) {
 		{read(6), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 6}}, // downgraded
 		{read(9), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 9}},
 		{read(8), false, tally{Token: 6, Owner: 2, Refused: 2, Count: 2, Writes: 2, Reader: 9}},
-		{write(3, 6), true, tally{Token: 6, Owner: 2, Refused: 3, Count: 2, Writes: 2, Reader: 9}}, // beside a reader
+		{write(3, 6), true, tally{Token: 6, Owner: 2, Refused: 3, Count: 2, Writes: 2, Reader: 9}}, // refused, because of a later reader
 		{begin(10, 3), false, tally{Token: 10, Owner: 3, Refused: 3, Count: 2, Writes: 2, Reader: 9}},
 		{begin(10, 4), false, tally{Token: 10, Owner: 4, Refused: 3, Count: 2, Writes: 2, Reader: 9, Twice: 1}},
 		{write(2, 10), false, tally{Token: 10, Owner: 4, Refused: 3, Count: 2, Writes: 3, Reader: 9, Twice: 1}},

@@ -24,11 +24,11 @@ type tally struct {
 	Writes  int64 // accepted writes
 	Refused int64 // refused reads and writes
 
-	// Of the counter that checks tokens:
+	// Used only by the counter that checks tokens:
 	Token  int64 // highest token of a writer
 	Owner  int64 // acquisition that has the token
 	Reader int64 // highest token of a reader
-	Twice  int64 // writers with the token of another one
+	Twice  int64 // writers that had another writer's token
 }
 
 // lost returns how many updates were overwritten by a writer that had not seen
@@ -107,7 +107,7 @@ func (t *tally) refuse(token, than int64) error {
 }
 
 // step applies the function do to the contents of the file, atomically. It
-// returns the number from before. It holds a file lock, which the system
+// returns the number before the change. It holds a file lock, which the system
 // releases if the process is killed. Changes are written back even if do fails.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)

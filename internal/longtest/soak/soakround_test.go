@@ -381,7 +381,7 @@ func (s *round) judge() (wrong []string) {
 				wrong = append(wrong, filepath.Base(name)+": "+fault)
 			}
 		}
-		if counts, err := os.ReadFile(strings.TrimSuffix(name, "faults") + "counts"); err == nil { // else it was killed
+		if counts, err := os.ReadFile(strings.TrimSuffix(name, "faults") + "counts"); err == nil { // missing if the worker was killed
 			s.must(s.figures.add(counts))
 		}
 	}

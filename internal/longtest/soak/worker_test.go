@@ -44,13 +44,12 @@ func (s *settings) file(kind string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(s.Dir, s.Name+"."+kind), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
-// stuck begins a line of a worker's faults that is none if the servers have
-// diverged.
+// stuck begins a fault that does not count if the servers have diverged.
 const stuck = "stuck: "
 
 // Brief locks are held for milliseconds by many actors. Long locks are held for
-// seconds, so that every fault finds one that can be lost. Only tamperedLock
-// has its nodes removed by an operator.
+// seconds, so that every fault hits a held lock. An operator removes only nodes
+// of tamperedLock.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}

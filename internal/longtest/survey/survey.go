@@ -28,14 +28,14 @@ const (
 	sessionTimeout = 4 * time.Second
 )
 
-// view is what one server shows: its nodes, each with the transaction that made
-// it, which tells it from one that was made again under the same name. It is nil
-// if the server did not answer.
+// view is what one server shows: its nodes, each with the transaction that
+// created it, because a node may be replaced by another of the same name. It is
+// nil if the server did not answer.
 type view map[string]bool
 
 // Find asks every server for the given queues, which are paths, and for their
 // nodes. It returns the lasting differences, and what the servers showed last.
-// It ends when all servers agree.
+// It stops early when all servers agree.
 func Find(e *zktest.Ensemble, queues []string) (differences []string, last string) {
 	all := repeat(func() (survey []view) {
 		for _, server := range e.Servers {
@@ -53,8 +53,8 @@ func Find(e *zktest.Ensemble, queues []string) (differences []string, last strin
 	return differ(all), last
 }
 
-// repeat asks as often as differ needs, with pauses in between. It stops early if
-// all servers agree.
+// repeat calls ask count times, with pauses in between. It stops early if all
+// servers agree.
 func repeat(ask func() []view, pause func()) [][]view {
 	all := [][]view{ask()}
 	for len(all) < count && !agree(all[len(all)-1]) {
@@ -68,10 +68,10 @@ func agree(survey []view) bool {
 	return !slices.ContainsFunc(survey, func(v view) bool { return v == nil || !maps.Equal(v, survey[0]) })
 }
 
-// differ returns the nodes that one server shows in every survey and another one
-// in none. A single survey may differ between servers that agree, because they
-// are asked one after the other while clients carry on. If any answer is
-// missing, differ returns nothing, because that server may merely be behind.
+// differ returns the nodes that one server shows in every survey and another
+// one in none. In a single survey, even servers that agree may differ, because
+// they are asked one after the other while clients carry on. If any answer is
+// missing, differ returns nothing, because that server may merely lag behind.
 func differ(all [][]view) (differences []string) {
 	shown := make(map[string][]int) // by node: how often each server has shown it
 	for _, survey := range all {
@@ -95,7 +95,7 @@ func differ(all [][]view) (differences []string) {
 	return differences
 }
 
-// viewOf asks one server once it has caught up with the leader.
+// viewOf makes the server catch up with its leader, and returns what it shows.
 func viewOf(server *zktest.Server, queues []string) (view, error) {
 	conn, end, err := zktest.Connect(sessionTimeout, server.Addr())
 	if err != nil {
