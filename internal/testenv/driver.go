@@ -48,8 +48,8 @@ func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	return granted
 }
 
-// RefuseDSNs checks that a driver refuses data source names, with errors that
-// contain the prefix and the text of each, but never the secret.
+// RefuseDSNs checks that a driver refuses each data source name in texts. The
+// error must contain the prefix and the name's text, but not the secret.
 func RefuseDSNs(t testing.TB, d driver.Driver, prefix, secret string, texts map[string]string) {
 	t.Helper()
 	for dsn, text := range texts {
@@ -62,7 +62,7 @@ func RefuseDSNs(t testing.TB, d driver.Driver, prefix, secret string, texts map[
 	}
 }
 
-// HideSecret checks that no verb prints the secret in one of the values.
+// HideSecret checks that no verb of package fmt prints the secret in a value.
 func HideSecret(t testing.TB, secret string, values ...any) {
 	t.Helper()
 	for _, value := range values {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// library is C code that replaces functions of the system in a server. It reads
-// what a test sets from a file, which an environment variable names.
+// library is C code that replaces system functions in a server. An environment
+// variable names the file from which it reads its settings.
 type library struct {
 	name, variable string
 	compile        func() ([]byte, error)
@@ -50,8 +50,8 @@ func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
 	Dependency{Name: what, Variable: st.Variable, Install: "apt-get install -y gcc libc6-dev"}.Require(t, err)
 }
 
-// RequireClock ends the test like [Store.RequireCompiled] unless servers can see
-// another clock.
+// RequireClock ends the test like [Store.RequireCompiled] if the clock that a
+// server sees cannot be changed.
 func (st *Store) RequireClock(t testing.TB) {
 	t.Helper()
 	_, err := clockLibrary.compile()

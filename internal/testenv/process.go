@@ -40,10 +40,10 @@ type process struct {
 	mu     sync.Mutex
 	pid    int       // 0 while the server is down
 	began  time.Time // latest start
-	logged int       // length of the log before that
+	logged int       // length of the log when that start began
 }
 
-// asUser returns the command that runs a command as the user of the server.
+// asUser returns a command line that runs command as the server's user.
 func (p *process) asUser(command []string) []string {
 	if p.store.User == "" || os.Getuid() != 0 {
 		return command
@@ -51,7 +51,7 @@ func (p *process) asUser(command []string) []string {
 	return append([]string{"setpriv", "--reuid=" + p.store.User, "--regid=" + p.store.User, "--clear-groups", "--"}, command...)
 }
 
-// own makes the user of the server the owner of all its files.
+// own makes the server's user the owner of all its files.
 func (p *process) own() error {
 	if p.store.User == "" || os.Getuid() != 0 {
 		return nil
@@ -83,7 +83,7 @@ func (p *process) launch() error {
 // startError returns the reason why a server will not become ready, or nil if
 // it may.
 func (p *process) startError(deadline time.Time) error {
-	exited := !running(p.Pid()) // before the log is read, which is complete then
+	exited := !running(p.Pid()) // checked before the log is read, because the log of an exited server is complete
 	log := p.Log()
 	switch text := strings.ToLower(log); {
 	case strings.Contains(text, "address already in use") || strings.Contains(text, "bindexception"):
@@ -124,8 +124,8 @@ func (p *process) log(offset int) string {
 	return string(text[min(offset, len(text)):])
 }
 
-// kill kills the server with SIGKILL, and then its child processes. It pauses the
-// server first, so that it starts no more of them, and waits for all to exit.
+// kill kills the server with SIGKILL, and then its child processes. It pauses
+// the server first, so that no child is started, and waits for all to exit.
 func (p *process) kill() error {
 	_ = p.signal(pause) // fails if the server has exited
 	rest := children(p.Pid())

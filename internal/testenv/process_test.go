@@ -36,8 +36,8 @@ func program(t *testing.T, script string) Server {
 
 func shells() *Store { return &Store{Package: "testenv", Find: func() error { return nil }} }
 
-// shell returns a configuration that runs one of the scripts, and the next one if
-// a port was taken. The name of each is the directory of the server.
+// shell returns a configuration that runs the first script, or the next one if
+// it is called again because a port was taken. $0 is the server's directory.
 func shell(scripts ...string) Configure {
 	return func(s *Server, _ []*Server) (command []string, ready func() bool) {
 		command, scripts = []string{"/bin/sh", "-c", scripts[0], s.Dir()}, scripts[1:]

@@ -22,8 +22,9 @@ type Rotation struct {
 	DSN    func(password string, c *Certs) string // password is "" or password_file=...&
 	Certs  *Certs                                 // of the server
 
-	// Password makes the server accept another password than "one", and
-	// Certificates makes it read its Certs again. Both break all connections.
+	// Password changes the server's password, which is "one" at first.
+	// Certificates makes the server read Certs again. Both break all
+	// connections.
 	Password     func(text string)
 	Certificates func()
 	Refused      string // part of the error for a wrong password
@@ -92,7 +93,7 @@ func poll(t *testing.T, condition func(context.Context) bool) {
 	}
 }
 
-// latest remembers the session that it began last.
+// latest is a connector that remembers its latest session.
 type latest struct {
 	driver.Connector
 	session driver.Session

@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// Store is what the servers of a store have in common.
+// Store describes what all servers of one store have in common.
 type Store struct {
 	Dependency
-	Package string        // that starts the servers; appears in messages
-	Find    func() error  // says what is not installed
-	Ports   int           // of each server; 0 means one
+	Package string        // package that starts the servers; appears in messages
+	Find    func() error  // returns an error that says what is not installed
+	Ports   int           // number of ports of each server; 0 means one
 	User    string        // runs the servers if the tests run as root, which some stores refuse
-	Apart   time.Duration // at least, between two starts of a server
+	Apart   time.Duration // minimum time between two starts of a server
 
 	mu     sync.Mutex
 	shared *process // guarded by mu; nil until started
 }
 
-// Configure writes the files of a server, one of all that are started together.
-// It returns its command line, and a function that reports whether the server
-// answers, and not another one on the same port.
+// Configure writes the files of server s. all are the servers that are started
+// together, including s. Configure returns the command line, and a function
+// that reports whether s itself answers, not another server on the same port.
 type Configure func(s *Server, all []*Server) (command []string, ready func() bool)
 
 // Server is a server process of a store. Its methods fail the test on an error,
 // and so must be called from the test's goroutine.
 type Server struct {
-	*process // which all tests share if it is that of [Store.Shared]
+	*process // shared by all tests if it is that of [Store.Shared]
 	T        testing.TB
 }
 
@@ -233,8 +233,8 @@ func (s Server) Accepts(i int) bool {
 	return err == nil
 }
 
-// Run runs a program as the user of the server, to whom all files in its
-// directory then belong.
+// Run runs a program as the server's user, after making that user the owner of
+// all files in the server's directory.
 func (s Server) Run(program string, args ...string) {
 	s.T.Helper()
 	s.Must(s.own())

@@ -90,7 +90,7 @@ func stat(pid int) (state byte, parent int) {
 // killAll kills processes and waits for them to exit.
 func killAll(pids []int) error {
 	for _, pid := range pids {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // which may have exited
+		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has exited
 	}
 	for _, pid := range pids {
 		for end := time.Now().Add(ReadyWithin); running(pid); time.Sleep(time.Millisecond) {
