@@ -119,7 +119,7 @@ func configure(opts []Option) testenv.Configure {
 		for _, opt := range opts {
 			opt(&c)
 		}
-		me, err := user.Current() // who may be root
+		me, err := user.Current() // MariaDB runs as root only if --user says so
 		s.Must(err)
 		// Servers must not share temporary files, because a starting one
 		// removes the tables that it finds there.
@@ -235,8 +235,8 @@ func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 	return r
 }
 
-// Follow makes the server a read-only replica of another one, and waits until it
-// has the other one's data.
+// Follow makes the server a read-only replica of primary, and waits until it
+// has caught up.
 func (s *Server) Follow(t testing.TB, primary *Server) {
 	t.Helper()
 	s.SQL(t, "", "SET GLOBAL read_only = 1; CHANGE MASTER TO master_host='127.0.0.1', master_port="+strconv.Itoa(primary.Port(0))+
