@@ -25,8 +25,8 @@ type Driver struct{}
 //
 // Within a process, a name always stands for the same store; see [Open]. An
 // empty name stands for a new store in every call. session_timeout is the
-// session timeout of this connector, 10s by default. Other connectors of the
-// same store may have another one.
+// session timeout of this connector, 10s by default. Connectors of the same
+// store may have different timeouts.
 //
 // If a parameter is unknown, repeated or malformed, the error names it. No
 // error quotes the data source name, which may be meant for another driver and

@@ -173,7 +173,7 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	return len(ours) > 0 && s.otherUser(ours) == nil
 }
 
-// otherUser returns an entry by which another user may alter the queue, or nil.
+// otherUser returns an entry that lets another user alter the queue, or nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 	ours := make(map[string]int) // number of entries of each scheme that may name this session's user
 	for i, a := range acl {

@@ -13,8 +13,8 @@ import (
 
 // Delete implements driver.Session. The first Delete of a node usually takes
 // one request. If the name might by now belong to another session's node,
-// Delete first reads the node and checks its token and owner. It could then
-// remove the wrong node only if an operator removed the queue between read and
+// Delete first reads the node and checks its token and owner. Even then it
+// would remove the wrong node if an operator removed the queue between read and
 // removal, and a client on this host recreated the queue and a node of the same
 // name.
 //

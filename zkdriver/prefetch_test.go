@@ -56,8 +56,8 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// learnShared makes the session list the queue, as every contender does that is
-// not alone. After that, the session sends a list behind its creates.
+// learnShared makes the session list the queue, as a contender does that is not
+// alone. After that, the session sends a list behind its creates.
 func (b *fixture) learnShared() (own string) {
 	b.t.Helper()
 	require.False(b.t, b.join("a").Known, "the session knows nothing of the queue yet")

@@ -262,8 +262,8 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "the ACL is read again, because the queue was made again")
 }
 
-// The session must not take another session's node for its own, whatever that
-// node's data claims.
+// The session must not treat another session's node as its own, whatever the
+// data of that node claims.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		forged := func(t *testing.T, first func(*fixture, driver.Place)) (*fixture, driver.Place) {

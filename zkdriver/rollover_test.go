@@ -83,7 +83,7 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 }
 
 // Create erases data written to the queue's node after the session first used
-// it, except if the session may not write to that node.
+// it, unless the session may not write to that node.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))

@@ -250,8 +250,8 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start completes a subscription after the server has set all of its watches. If
-// the own node is gone, it ends the driver.Watch.
+// start completes a subscription after the server has set all of its watches.
+// If the subscriber's own node is gone, start ends the driver.Watch.
 func (ws *watches) start(s *subscriber, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -296,7 +296,7 @@ func (ws *watches) fire(path string, why driver.Cause) {
 }
 
 // wrote handles the report of a write to a node, which ends its watch. If
-// writes to the node are trusted, it was released.
+// writes to the node are trusted, the write means that the lock was released.
 //
 // Reports after a reconnect are not trusted, for two reasons. First, the server
 // also reports a write if the node was replaced by another of the same name.
@@ -375,8 +375,8 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	clear(w.subscribers)
 }
 
-// notify records an event and passes it to the caller. If the own node is gone
-// as well, the caller learns only that the watch has ended.
+// notify records an event and passes it to the caller. If the caller's own node
+// is gone as well, the caller learns only that the watch has ended.
 //
 // A release may be reported before the server has answered the request to watch
 // the own node. If that answer then shows that the own node exists, the node

@@ -169,8 +169,8 @@ func (s Server) Stop() {
 }
 
 // Restart starts the server with the same ports and data, after killing it if
-// necessary, and waits until it answers. In an ensemble it may take longer
-// until it has rejoined the others.
+// necessary, and waits until it answers. In an ensemble, it may rejoin the
+// others only later.
 func (s Server) Restart() {
 	s.T.Helper()
 	s.Must(s.restart())

@@ -26,7 +26,7 @@ type Ensemble struct {
 
 type peerLink struct{ quorum, election *testenv.Proxy }
 
-// Indices of the ports on which a server accepts connections of the others.
+// Indices of the ports on which a server accepts connections from its peers.
 const quorumPort, electionPort = 2, 3
 
 // StartEnsemble starts n servers, or three if n is 0, and waits until all of

@@ -31,7 +31,7 @@ func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	}{
 		"a follower without its leader":  {60, 3 * time.Second, 5, atFollower, func(e *zktest.Ensemble, _, follower int) { e.CutServer(follower) }},
 		"a leader without its followers": {6, 3 * time.Second, 3, atLeader, func(e *zktest.Ensemble, leader, _ int) { e.CutServer(leader) }},
-		// After a restart the others no longer wait for the old leader.
+		// Restarted servers elect a leader without waiting for the old one.
 		"a deposed leader": {20, 2 * time.Second, 1, atLeader, func(e *zktest.Ensemble, leader, _ int) { e.CutServer(leader); restartAllBut(e, leader) }},
 		"a follower cut off on the way to its leader":   {12, 3 * time.Second, 1, atFollower, func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(follower, leader) }},
 		"a follower cut off on the way from its leader": {12, 3 * time.Second, 1, atFollower, func(e *zktest.Ensemble, leader, follower int) { e.CutOneWay(leader, follower) }},

@@ -83,7 +83,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// ensemble starts three servers. A server that is cut off carries on for
+// ensemble starts three servers. A server that is cut off keeps answering for
 // syncLimit ticks of half a second each.
 func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	t.Helper()

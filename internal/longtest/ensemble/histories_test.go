@@ -168,8 +168,8 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	history.Run(t, s)
 }
 
-// Queues come and go under their clients, because the server removes empty ones,
-// or because their sequences come to an end.
+// Queues are removed and recreated while clients use them, because the server
+// removes empty queues, or because their sequences are used up.
 func TestHistoriesOnZooKeeper(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

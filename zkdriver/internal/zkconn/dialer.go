@@ -28,7 +28,7 @@ type dialer struct {
 
 	maxRequestPause time.Duration
 
-	afterSend     sync.Map      // of Conn.AfterSend: contents to func()
+	afterSend     sync.Map      // callbacks of Conn.AfterSend, by contents
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // number of finished handshakes

@@ -83,7 +83,7 @@ func (s *schedule) answerTimeout() time.Duration {
 
 // connected starts a connection. asked is when its connect request was sent.
 // The first connection has created the session, which counts as a write sent at
-// asked. A later one has proved nothing yet: a heartbeat is due.
+// asked. A later connection has proved nothing yet, so a heartbeat is due.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
