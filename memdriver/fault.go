@@ -157,10 +157,10 @@ func (f Faults) Pause(s driver.Session, d time.Duration) { f.pause(d, f.session(
 
 // PauseAll pauses the processes of all sessions for d: see [Faults.Pause]. Like
 // ExpireAll, it is for tests of programs that use locks, most of which have all
-// their clients in one process. No time passes. After a pause that is longer
-// than the session timeout, every lock is lost: Lock.Err says so at once, but
-// Lost and the lock's contexts close later, as in a process that has just woken
-// up.
+// their clients in one process. It returns at once. After a pause that is
+// longer than the session timeout, every lock is lost: Lock.Err says so at
+// once, but Lost and the lock's contexts close later, as in a process that has
+// just woken up.
 func (f Faults) PauseAll(d time.Duration) { f.pause(d, f.all()...) }
 
 func (f Faults) pause(d time.Duration, all ...*session) {

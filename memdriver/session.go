@@ -279,7 +279,7 @@ func (r request) failed(err error) error {
 	return fmt.Errorf("mem: %s: %w", what, err)
 }
 
-// do is ask for requests whose answer is only an error.
+// do is like ask, for requests that are answered only with an error.
 func (s *session) do(ctx context.Context, req request, serve func() error) error {
 	_, err := ask(ctx, s, req, func() (struct{}, error) { return struct{}{}, serve() })
 	return err

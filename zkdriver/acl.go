@@ -31,7 +31,7 @@ import (
 // for example if other software made it, so a write to it proves no release.
 // trustsWrite decides when the line itself can be trusted.
 
-// secret is a random digest login that one session knows, or zero for none.
+// secret is a random digest login that one session knows. Zero means none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL

@@ -103,7 +103,7 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked reads the nodes with these names, and removes that with token.
+// deleteChecked reads nodes by name, and removes the one with the token.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)

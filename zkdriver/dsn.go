@@ -56,7 +56,7 @@ type aclMode int
 
 const (
 	aclOpen    aclMode = iota // every client
-	aclCreator                // only the user whom the server identifies with the session
+	aclCreator                // only the session's user, as the server has authenticated it
 	aclDigest                 // only the user of the data source name
 )
 
@@ -108,7 +108,7 @@ func parse(text string) (*settings, error) {
 	return s, s.complete()
 }
 
-// cutScheme removes the scheme, which is optional, as in other clients.
+// cutScheme removes the scheme, which ZooKeeper's own connect strings lack.
 func cutScheme(text string) (string, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {

@@ -113,7 +113,7 @@ func (s *session) writeValue(queue string, n *storedNode, known valueStat, token
 	}
 	results, err := s.conn.Multi(&zk.CheckVersionRequest{Path: n.path, Version: n.stat.Version}, write)
 	if err == nil {
-		var version int32 // 0, as a new node has
+		var version int32 // a new node has version 0
 		if known.version != absent && len(results) == 2 && results[1].Stat != nil {
 			version = results[1].Stat.Version
 		}

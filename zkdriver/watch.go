@@ -165,7 +165,7 @@ type watch struct {
 	subscribers map[*subscriber]struct{}
 
 	// Set when the server reports a write to the node. fresh is false if the
-	// report may be due to a reconnect: see (*watches).written.
+	// report may be due to a reconnect: see (*watches).wrote.
 	written, fresh bool
 }
 

@@ -237,7 +237,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 			if sessions > 1 {
 				w.watched(watches, 2*n+1) // each waiter watches its predecessor and its own node, and the holder only its own
 			} else {
-				w.watched(watches, n+1) // each node's own
+				w.watched(watches, n+1) // each node once, because the watches of a session are shared
 			}
 			requests := w.server.Requests(t)
 			for _, k := range queued {

@@ -23,8 +23,8 @@ type handover struct {
 	stalls *stalls
 }
 
-// grant records the next grant, and what the previous holder's lock reported at
-// that instant.
+// grant records how the waiter's call of Lock ended, and what the previous
+// holder's lock reported at that instant.
 type grant struct {
 	err        error
 	at         time.Time

@@ -79,7 +79,7 @@ import (
 //   - Half a tick is at most g. T is at least two ticks by default, so T/4 is
 //     enough. An observer that is connected to a follower (observerMasterPort)
 //     reports through that follower. Then g has to be a whole tick: T has to be
-//     at least four ticks, and tick_time has to be twice the ensemble's tick.
+//     at least four ticks, and tick_time, if set, twice the ensemble's tick.
 //   - A tick that is stated in the data source name is not smaller than that of
 //     the ensemble. The driver cannot check this.
 //
@@ -97,7 +97,7 @@ import (
 type keepalive struct {
 	lease    *driver.Lease
 	hasNodes func() bool
-	wake     chan struct{} // wakes run when the next heartbeat may be due at another time; capacity 1
+	wake     chan struct{} // wakes run, because the time of the next heartbeat may have changed; capacity 1
 
 	mu       sync.Mutex
 	schedule *schedule
@@ -178,8 +178,8 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends. It calls send for each heartbeat,
-// which must return at once, and call ended when the request was answered or has
+// run sends heartbeats until the lease ends. For each it calls send, which must
+// return at once, and call ended later, when the request was answered or has
 // failed. If a connection goes silent, run calls giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)

@@ -38,7 +38,7 @@ const (
 	// the protocol version, the timeout, the session id, and a password of 16
 	// bytes preceded by its length.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
-	// replyStart is the size of the fields xid, zxid and error of a reply.
+	// replyStart is the size of xid, zxid and error, which begin each reply.
 	replyStart = 16
 	statSize   = 6*8 + 5*4
 
@@ -86,7 +86,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape parses a reply to check its structure. wrong stays set once set.
+// replyShape checks the shape of a reply, and sets wrong if it is malformed.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -164,7 +164,7 @@ func (r *replyShape) bytes() {
 }
 
 // each parses a list by calling item for each element. size is the minimum size
-// of an element, which limits the number that a reply may announce.
+// of an element, which limits the number of elements in a reply.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {
