@@ -26,7 +26,7 @@ var mariadb = testenv.Store{
 		return testenv.OnPath(program("mariadb-install-db"), program("mariadbd"), program("mariadb"))
 	},
 	Ports: 2,
-	Apart: time.Second, // because the driver tells two starts apart by that
+	Apart: time.Second, // the driver identifies a start by its second
 }
 
 // See the methods of [testenv.Store].
