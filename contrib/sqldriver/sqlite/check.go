@@ -23,7 +23,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, if this package knows.
+// adviceOn returns advice on an error of Connect, or "" if it knows none.
 func adviceOn(err error) string {
 	if err == nil {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// bootName names the clock that bootClock reads: that of this boot, in this time
-// namespace. It is empty if it cannot be named.
+// bootName identifies the clock that bootClock reads, by the current boot and
+// the time namespace. It is empty if the boot ID cannot be read.
 var bootName = sync.OnceValue(func() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -20,8 +20,8 @@ var bootName = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id)) + namespace
 })
 
-// bootClock returns the time since the machine has booted, asleep or not, and
-// which boot that is. Unlike the wall clock it cannot be set.
+// bootClock returns bootName and the time since the machine booted, including
+// sleep. Unlike the wall clock, that time cannot be set.
 func bootClock(now time.Time) (boot string, since time.Duration) {
 	const clockBootTime = 7 // in linux/time.h
 	var t syscall.Timespec

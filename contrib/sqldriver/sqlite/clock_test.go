@@ -26,13 +26,13 @@ func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {
 	operate(t, memberOf(sessions[0]).path, "UPDATE dlock_session SET deadline = deadline - ?", d.Microseconds())
 }
 
-// pass has the same effect on the database as d without heartbeats.
+// pass makes the session look as if it had sent no heartbeat for d.
 func pass(t *testing.T, d time.Duration, s *session.Session) {
 	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
 }
 
-// The deadlines count by the clock of the boot, so a holder knows that it has
-// lost the lock before the next contender gets it.
+// A clock step ends leases at once, but not deadlines, which count by the boot
+// clock. So a holder knows of its loss before a contender gets the lock.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
@@ -61,7 +61,7 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 }
 
 // Setting the clock back by a day leaves deadlines a day in the future. The
-// lock of a killed process must be free at once nevertheless.
+// lock of a killed process must nevertheless become free at once.
 func TestAStepBackLosesNoLock(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	killed, other := connect(t, st), connect(t, st)
@@ -83,7 +83,7 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 	require.Equal(t, []driver.Node{behind.Node}, list)
 }
 
-// A stopped holder neither renews its session nor unlocks its file.
+// A stopped holder keeps its file locked, so its deadline must end its session.
 func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
 	if boot, _ := bootClock(time.Now()); boot == "" && runtime.GOOS != "linux" {
 		t.Skip("this system has no clock that cannot be set")

@@ -30,14 +30,14 @@ type database struct {
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
 	connects int64                  // number of connections opened so far
-	side     map[string]fs.FileInfo // SQLite's files beside the database file, as first opened
+	side     map[string]fs.FileInfo // the sideFiles of this connection
 }
 
-// fileURI returns the URI by which SQLite opens a file of any path.
+// fileURI returns the URI for a path, which may contain any characters.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // such a path begins with a Windows drive letter
+		path = "/" + path // a Windows path begins with its drive letter
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String()
 }
@@ -70,7 +70,7 @@ func (d *database) use(ctx context.Context, f func() error) error {
 	}
 	err := f()
 	if errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		d.stmts = nil // database/sql has closed the connection of the statements
+		d.stmts = nil // database/sql has already closed their connection
 		d.disconnect()
 	}
 	return err
@@ -224,8 +224,8 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 }
 
 // read calls f, which must only read. While another process locks the database,
-// it retries until ctx ends. ctx does not interrupt f, because to watch it would
-// take a goroutine for each statement.
+// it retries until ctx ends. ctx does not interrupt f, because watching ctx
+// would take a goroutine per statement.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(context.WithoutCancel(ctx)) })
@@ -287,7 +287,8 @@ func (d *database) transact(ctx context.Context, f func(context.Context) error) 
 	return d.commit(ctx)
 }
 
-// commit commits. An error from SQLite itself means that nothing was committed.
+// commit ends the transaction. After an error from SQLite itself, nothing was
+// committed. After any other error, the outcome is unknown.
 func (d *database) commit(ctx context.Context) error {
 	err := d.exec(ctx, sqlCommit)
 	if err == nil {

@@ -61,13 +61,13 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	return c, nil
 }
 
-// absolute keeps .. in the path, because behind a symbolic link it is not the
-// directory before the link. The working directory may change later.
+// absolute makes path absolute, as the working directory may change. It keeps
+// .. because after a symbolic link .. is the parent of the link's target.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):
 		return path, nil
-	case runtime.GOOS == "windows": // it ignores links before ..
+	case runtime.GOOS == "windows": // Windows resolves .. before symbolic links
 		return filepath.Abs(path)
 	}
 	dir, err := os.Getwd()
@@ -85,8 +85,8 @@ func timeoutIn(to *time.Duration) func(string) error { return dsn.Duration(to, m
 // returns an error for any other driver.
 //
 // Each Connect asks db for the path of the file and then opens its own
-// connection. Sessions thus take no connection from db's pool. They change none
-// of its settings, except that they turn on the file's write-ahead log.
+// connection. Sessions thus take no connection from db's pool. They turn on the
+// file's write-ahead log, and change no other setting.
 //
 // The application must not use PRAGMA synchronous=OFF, because a power cut
 // would then damage the file. Its write transactions must be much shorter than
@@ -135,7 +135,7 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	} else if err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%w: %s is a device, a pipe or a socket: give the path of a file", errPermanent, path)
 	} else if denied := mayWrite(path); err == nil && denied != nil {
-		// SQLite would leave a write-ahead log that locks the owner out.
+		// SQLite would create a write-ahead log that the owner can't write.
 		return "", fmt.Errorf("%w: the program may not write the database file: %w", errPermanent, denied)
 	}
 	info, err := os.Stat(dir)
@@ -179,8 +179,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.begin(ctx, path, base)
 }
 
-// Observe implements [driver.Observer]. It makes no file, which has no locks yet.
-// Otherwise it is like Connect.
+// Observe implements [driver.Observer]. It is like Connect, except that it does
+// not create a missing file: such a file has no locks to show.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	path, err := c.file(ctx)
 	if e := (unmade{path: path}); err == nil && e.check() == nil {
@@ -189,13 +189,13 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.Connect(ctx)
 }
 
-// unmade is the store of a session that observes a file that nobody has made yet.
+// unmade is the store of a session that observes a file that doesn't exist.
 type unmade struct {
 	session.Store
 	path string
 }
 
-// check returns an error that ends the session if the file exists.
+// check returns an error, which ends the session, once the file exists.
 func (u unmade) check() error {
 	if _, err := os.Stat(u.path); errors.Is(err, fs.ErrNotExist) {
 		return nil

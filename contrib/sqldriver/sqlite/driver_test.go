@@ -244,8 +244,8 @@ func TestTransactionsPerLock(t *testing.T) {
 	assert.EqualValues(t, 3, n, "a hand-over: a create and two deletes")
 }
 
-// A heartbeat changes the database but no queue, and neither makes other
-// sessions read their queues. Nor does a poll that finds no change.
+// A heartbeat changes the database but no queue, so it must not make other
+// sessions read their queues again.
 func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -294,8 +294,8 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// A poll may end the session of a dead process after a List has read the queue.
-// The List must then read the queue again.
+// After a List has read the queue, a concurrent poll may end the session of a
+// dead process. The List must then read the queue again.
 func TestAListReadsAgainWhatAPollHasCleanedUp(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -333,8 +333,8 @@ func walLength(t testing.TB, path string) int64 {
 }
 
 // After a power cut, the write-ahead log is intact only up to the last sync.
-// The test simulates power cuts by truncating the log at many places after
-// that.
+// The test simulates power cuts by truncating the log at many places after that
+// sync.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	t.Parallel()
 	dir := directory(t)
@@ -508,7 +508,7 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// Another program may create a node with the name of a released one.
+// The name of a released node must not count as released once it is reused.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Hour))

@@ -54,8 +54,8 @@ func isBusy(err error) bool {
 	return code == codeBusy || code == codeLocked
 }
 
-// explain makes temporary errors match driver.ErrUnavailable. To other SQLite
-// errors it adds what is wrong with the file and, where possible, the remedy.
+// explain makes temporary errors match driver.ErrUnavailable. To other errors
+// it adds what is wrong with the file and, where possible, the remedy.
 func explain(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) ||
 		errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrStale) ||
@@ -87,9 +87,9 @@ func explain(err error) error {
 // longestPath is the length of the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen adds to err why SQLite can't open a file if permissions are
-// missing or the path is too long. SQLite returns the same code for temporary
-// causes, such as too many open files.
+// explainOpen adds to err whether missing permissions or a long path keep
+// SQLite from opening the file. The result code does not tell these from
+// temporary causes, such as too many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err

@@ -18,13 +18,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Statements that two pages of docs show.
+// These statements are copied from the pages that documentation returns.
 const (
 	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
 )
 
-// documentation returns these pages.
+// documentation returns the text of two pages that show statements.
 func documentation(t *testing.T) (text string) {
 	for _, page := range []string{"contribute/other-languages.md", "stores/sqlite.md"} {
 		b, err := os.ReadFile("../../../docs/" + page)

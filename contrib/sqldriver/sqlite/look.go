@@ -15,19 +15,20 @@ const (
 	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// patience bounds the time between polls behind other waiters.
+	// patience bounds the time between polls while other waiters are ahead.
 	patience = 200 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
 	probeEvery = 20 * time.Millisecond
-	// forgetAfter is how long the head of a queue is kept that nobody polls.
+	// forgetAfter is how long member.heads keeps a queue that is not polled.
 	forgetAfter = time.Second
 )
 
-// head holds the other sessions that own one of the first nodes of a queue.
+// head lists the other sessions that own one of a queue's first nodes. Their
+// processes are probed, because they may have died.
 type head struct {
 	sessions []string
-	asked    time.Time // when the queue was last looked at
+	asked    time.Time // time of the last poll of the queue
 }
 
 // content is a queue at one instant.
@@ -38,7 +39,7 @@ type content struct {
 
 func (m *member) content(ctx context.Context, queue string) (c content, err error) {
 	var released *string
-	ahead := -1 // nodes before the session's first one
+	ahead := -1 // number of nodes ahead of the session's first one
 	err = m.db.query(ctx, sqlQueue, func(r rows) error {
 		var alive bool
 		var name, owner *string
@@ -68,7 +69,7 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 	if m.presence.hears() {
 		c.Pause = min(patience, time.Duration(max(0, ahead-1))*longest)
 	}
-	c.Version++ // zero would mean that there are no versions
+	c.Version++ // because a Version of zero means that the store counts none
 	if released != nil {
 		if name, ok := strings.CutPrefix(*released, queue+"/"); ok && !strings.Contains(name, "/") {
 			c.Released = name
@@ -94,7 +95,7 @@ func (m *member) Look(ctx context.Context, ask []session.Query) (found []session
 	return found, explain(err)
 }
 
-// look reads the queues that have changed, and returns the sessions to probe.
+// look reads the queues that have changed. suspects lists sessions to probe.
 func (m *member) look(ctx context.Context, ask []session.Query) (found []session.Snapshot, suspects []string, err error) {
 	if slices.ContainsFunc(ask, func(q session.Query) bool { return q.Known != 0 }) {
 		if err := m.countChanges(ctx); err != nil {
@@ -132,8 +133,8 @@ func (m *member) look(ctx context.Context, ask []session.Query) (found []session
 }
 
 // countChanges updates m.changes. It reads only a counter, because heartbeats
-// change the database, too. If each one made all sessions read their queues, a
-// queue could have only about 100 waiters.
+// change the database, too. If every heartbeat made all sessions read their
+// queues, a queue could have only about 100 waiters.
 func (m *member) countChanges(ctx context.Context) error {
 	version := [2]int64{m.db.connects}
 	if _, err := m.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == m.version {
@@ -150,11 +151,11 @@ func (m *member) countChanges(ctx context.Context) error {
 	return nil
 }
 
-// dropDead ends the sessions of dead processes if one of these is among them. It
-// reports whether the caller must read the queue again.
+// dropDead ends the sessions of all dead processes if any of ids belongs to
+// one. It reports whether the caller must read the queue again.
 func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	if !slices.ContainsFunc(ids, m.presence.dead) {
-		// Another goroutine or process may have ended one meanwhile.
+		// Another goroutine or process may have ended one of the sessions.
 		return slices.ContainsFunc(ids, m.presence.missing)
 	}
 	_, err := m.Expire(ctx)
@@ -169,7 +170,7 @@ func (m *member) Expire(ctx context.Context) (ended bool, err error) {
 }
 
 // reap ends the sessions whose processes died or whose deadlines have passed,
-// and reports whether there was one.
+// and reports whether there were any.
 func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	var dead []string
 	left, err := m.sessions(ctx)
@@ -200,8 +201,8 @@ func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// sweep removes files left behind by sessions that are not in the database. It
-// keeps those of other dead sessions, because reap needs them.
+// sweep removes the files of dead sessions, except of those in the database:
+// reap needs the files to see that a session's process has died.
 func (m *member) sweep(ctx context.Context) error {
 	ids := m.presence.remains()
 	if len(ids) == 0 {
@@ -219,7 +220,7 @@ func (m *member) sweep(ctx context.Context) error {
 	return nil
 }
 
-// sessions returns how long the other sessions have left, in microseconds.
+// sessions returns, by ID, how many microseconds the other sessions have left.
 func (m *member) sessions(ctx context.Context) (left map[string]int64, err error) {
 	err = m.db.read(ctx, func(ctx context.Context) error {
 		left = make(map[string]int64)

@@ -6,5 +6,5 @@ package sqlite
 // file systems on this system.
 func networkFileSystem(string) string { return "" }
 
-// freeSpace returns false: this system does not tell.
+// freeSpace returns false, because the space is unknown on this system.
 func freeSpace(string) (bytes uint64, known bool) { return 0, false }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// kernelLocks says that the kernel releases file locks of a dead process.
+// kernelLocks says that the kernel releases the file locks of a dead process.
 const kernelLocks = true
 
 // presence shows other processes that a session is alive, by file locks that
@@ -26,7 +26,7 @@ type presence struct {
 	id    string
 	own   *os.File
 	alive *os.File
-	wake  *os.File // a named pipe; nil if the file system has none
+	wake  *os.File // a named pipe; nil if it could not be created
 }
 
 // enter creates the files of a new session. The caller must then call attend.
@@ -54,8 +54,8 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// O_RDWR makes this process a writer, too, so that reads block rather
-		// than return EOF while there is no other.
+		// O_RDWR makes this process a writer, too. Without any writer, reads
+		// would return EOF instead of blocking.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil
@@ -75,8 +75,8 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 //
 // If no other session is alive, first is true and the lock is exclusive. Other
 // sessions then block in attend until this one calls share. If first is false,
-// there was no power cut since the last session for which first was true,
-// because some session has been alive ever since. No commit has been lost.
+// some session has been alive ever since first was last true. There was no
+// power cut meanwhile, so no commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	how, err := p.lockAlive(ctx, syscall.LOCK_EX, syscall.LOCK_SH)
 	return how == syscall.LOCK_EX, err
@@ -88,7 +88,7 @@ func (p *presence) share(ctx context.Context) error {
 	return err
 }
 
-// lockAlive locks the file in the first of these ways that is possible.
+// lockAlive locks p.alive in the first of the given ways that succeeds.
 func (p *presence) lockAlive(ctx context.Context, ways ...int) (how int, err error) {
 	for try := 0; ; try++ {
 		for _, how := range ways {
@@ -136,8 +136,8 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the IDs of sessions whose processes died, by their unlocked
-// files. Files younger than a minute may not have been locked yet.
+// remains returns the IDs of dead sessions that have left files behind. It
+// skips files younger than a minute, because they may not have been locked yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *presence) remains() (ids map[string]bool) {
 	return ids
 }
 
-// notify wakes another session by a byte in its named pipe. It never blocks.
+// notify wakes another session by writing to its named pipe. It never blocks.
 func (p *presence) notify(id string) {
 	if !plainName(id) {
 		return
@@ -174,7 +174,7 @@ func (p *presence) notify(id string) {
 // hears reports whether other processes can wake this session.
 func (p *presence) hears() bool { return p.wake != nil }
 
-// hear calls wake for each notice from another process, until silence.
+// hear calls wake for each notice of other processes until silence is called.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return
@@ -202,7 +202,7 @@ func (p *presence) leave() {
 	p.unlock()
 }
 
-// unlock releases the session's file locks, as the death of its process does.
+// unlock releases the session's file locks, as if its process had died.
 func (p *presence) unlock() {
 	for _, f := range []*os.File{p.own, p.alive} {
 		if f != nil {

@@ -38,7 +38,7 @@ const (
 	userVariable  = "DLOCK_SQLITE_USER"
 )
 
-// TestMain also runs the child processes.
+// TestMain is also the main function of the child processes.
 func TestMain(m *testing.M) {
 	var user, group int
 	if n, _ := fmt.Sscan(os.Getenv(userVariable), &user, &group); n == 2 {
@@ -268,7 +268,7 @@ func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	assert.NoDirExists(t, link+"-sessions")
 }
 
-// The holder learns of its loss, but does not unlock.
+// The holder never unlocks: its next heartbeat must find that the log is gone.
 func TestARemovedLogBlocksNobodyAfterTheNextHeartbeat(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	start(t, "hold", path+"?session_timeout=1s").line(t)
@@ -321,8 +321,8 @@ func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	assert.NotZero(t, info.Mode()&os.ModeSetgid)
 }
 
-// Two users share a file as the package documentation says. A third one may not
-// write it, and must not leave a file that the others may not write.
+// Two users share a file as the package documentation says. A third user, who
+// may not write it, must not leave a file that the first two can't write.
 func TestUsersShareAFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may run processes of other users")
@@ -407,7 +407,7 @@ func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 
 func TestWaitersBehindOthersPollLessOften(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
-	for _, pause := range []time.Duration{0, 0, longest, 2 * longest} { // the holder, the first waiter, and those behind
+	for _, pause := range []time.Duration{0, 0, longest, 2 * longest} { // holder, first waiter, later waiters
 		s := connect(t, st)
 		create(t, s)
 		found, err := memberOf(s).Look(t.Context(), []session.Query{{Queue: "q"}})

@@ -70,9 +70,9 @@ const (
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
-	// sqlLeft is how long a session has left: by the clock of its boot if that
-	// is also ours, and otherwise by the wall clock, which may be set. A statement
-	// with these first parameters gets its arguments from byClock.
+	// sqlLeft is how long a session has left: by the boot clock if the
+	// session's row is from the current boot, and otherwise by the wall clock,
+	// which may be set. byClock returns the arguments for ?1, ?2 and ?3.
 	sqlLeft = `iif(boot = ?1, until - ?2, deadline - ?3)`
 
 	sqlSessions   = `SELECT id, ` + sqlLeft + ` FROM dlock_session WHERE id <> ?4`

@@ -33,8 +33,8 @@ type member struct {
 	host     session.Host
 
 	// The fields below are guarded by db.inUse.
-	version [2]int64 // number of the connection, and its PRAGMA data_version, before changes was read
-	changes int64    // database's count of node changes
+	version [2]int64 // connection number and data_version, from before changes was read
+	changes int64    // counter of node changes in the database
 	heads   map[string]head
 	probed  time.Time // when the heads were last probed
 }
@@ -56,7 +56,7 @@ func (m *member) open(ctx context.Context) (err error) {
 	if err := m.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
 	}
-	// Connect can't resolve a symbolic link to a file that is created only now.
+	// A symbolic link to a missing file could not be resolved any earlier.
 	if m.path, err = filepath.EvalSymlinks(m.path); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (m *member) open(ctx context.Context) (err error) {
 	return m.sweep(ctx)
 }
 
-// makeTables creates missing tables, also in several processes at once.
+// makeTables creates missing tables. Processes may call it concurrently.
 func (m *member) makeTables(ctx context.Context) error {
 	var found, version int
 	read := func(ctx context.Context) error {
@@ -121,7 +121,7 @@ func (m *member) makeTables(ctx context.Context) error {
 
 // startTokens reserves the session's first block of tokens. If first is true,
 // no other session is alive, so a power cut may have lost the latest
-// transactions. startTokens then skips the block of tokens reserved before, so
+// transactions. startTokens then skips all tokens that were reserved before, so
 // that no token is issued twice.
 func (m *member) startTokens(ctx context.Context, first bool) error {
 	if !first {
@@ -158,15 +158,15 @@ func (m *member) hear(ctx context.Context) {
 }
 
 // byClock returns the arguments of a statement that uses sqlLeft or writes a
-// deadline, in microseconds: the boot, its clock, the time since 1970, and args.
+// deadline: the boot, both clocks in microseconds, and args.
 func byClock(args ...any) []any {
 	now := time.Now()
 	boot, since := bootClock(now)
 	return append([]any{boot, since.Microseconds(), now.UnixMicro()}, args...)
 }
 
-// Beat implements session.Store. A search for dead processes is due after each
-// heartbeat, so it returns zero.
+// Beat implements session.Store. It returns zero, so that the session searches
+// for dead processes after each heartbeat.
 func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 	beat := func(ctx context.Context) error {
 		if err := m.db.checkSide(); err != nil {
@@ -185,7 +185,7 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		err = m.db.beat(ctx, beat)
 	}
 	if errors.Is(err, errReplaced) {
-		m.db.close() // as long as a connection has the old files open, no other can use the new ones
+		m.db.close() // while it has the old files open, no connection can use the new ones
 	}
 	return 0, err
 }
@@ -201,8 +201,8 @@ func (m *member) End(ctx context.Context) error {
 	return nil
 }
 
-// update runs a transaction that may change nodes. The data_version of the
-// connection does not show its own changes.
+// update runs a transaction that may change nodes. It resets m.version, because
+// data_version does not show a connection its own changes.
 func (m *member) update(ctx context.Context, f func(context.Context) error) error {
 	return m.db.update(ctx, func(ctx context.Context) error {
 		m.version = [2]int64{}
@@ -228,8 +228,8 @@ func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, er
 	return session.Result{}, session.Refused(explain(err))
 }
 
-// Cancel implements session.Store. Do knows the outcome of each Create, or ends
-// the session.
+// Cancel implements session.Store. There is nothing to cancel, because Do knows
+// the outcome of each Create or ends the session.
 func (m *member) Cancel(context.Context, []session.Change) error { return nil }
 
 func (m *member) create(ctx context.Context, c session.Change) (r session.Result, err error) {
@@ -316,8 +316,8 @@ func (m *member) change(ctx context.Context, c session.Change) (r session.Result
 	return r, nil
 }
 
-// changeNode sets name to the name that the node had, and owner to the session
-// of a node that an operator has removed.
+// changeNode makes the change. It sets name to the node's previous name or, if
+// an operator removes the node, owner to the session that owned it.
 func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *string) (err error) {
 	var found bool
 	switch c.Kind {
@@ -340,7 +340,7 @@ func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *
 	return err
 }
 
-// own reads the name of the session's own node.
+// own reads the name of the node at c.Place, if this session owns it.
 func (m *member) own(ctx context.Context, c session.Change, name *string) (found bool, err error) {
 	return m.db.row(ctx, sqlOwn, []any{name}, c.Queue, c.Place.Token, m.presence.id)
 }
@@ -356,8 +356,8 @@ func (m *member) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// setValue waits for the disk, because the value must outlive the machine,
-// unlike nodes.
+// setValue syncs to disk, because the value, unlike nodes, must survive a crash
+// of the machine.
 func (m *member) setValue(ctx context.Context, c session.Change) error {
 	return m.db.durably(ctx, func(ctx context.Context) error {
 		rows, err := m.db.changed(ctx, sqlSetValue, c.Queue, c.Place.Token, c.Data, m.presence.id)

@@ -11,7 +11,7 @@ import (
 //
 // Each channel has room for one transaction and serves senders in order. All
 // transactions enter inner, and ordinary ones hold outer meanwhile. A heartbeat
-// therefore waits for one ordinary transaction at most.
+// therefore waits for at most one ordinary transaction.
 type writers struct{ outer, inner chan struct{} }
 
 // urgency distinguishes heartbeats from other transactions.
@@ -47,7 +47,7 @@ func writersOf(path string) *writers {
 	return queues.of[path]
 }
 
-// enter waits until the transaction may begin. Call leave after it.
+// enter waits until the transaction may begin. The caller must call leave.
 func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	if u == urgent {
 		return take(ctx, w.inner)
@@ -64,7 +64,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take sends on place as soon as it has room. leave makes that room again.
+// take sends on place as soon as it has room. leave frees that room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
