@@ -24,8 +24,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless the server's
-// message says it.
+// adviceOn returns advice on an error of Connect, or "" if it knows none.
 func adviceOn(err error) string {
 	var server *pgconn.PgError
 	switch errors.As(err, &server); {
@@ -88,8 +87,8 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	return found
 }
 
-// checkNotices reports whether notices (NOTIFY) reach a session. They do not
-// through a proxy that pools transactions.
+// checkNotices warns if notices (NOTIFY) do not reach a session, as with a
+// proxy that pools transactions.
 func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 	if !s.connector.options.notify {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// With 1 s, a heartbeat would fail after 250 ms, and on a small machine a few new
-// connections at once take as long.
+// With a timeout of 1 s, a heartbeat would fail after 250 ms, but a small
+// machine may need that long to open a few connections at once.
 const conformanceTimeout = 2 * time.Second
 
 func TestConformance(t *testing.T) {

@@ -32,7 +32,7 @@ func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	}
 	const rounds = 5
 	before, changed := 0, changes()
-	for range rounds { // the first ones open connections and prepare statements
+	for range rounds { // the first rounds open connections and prepare statements
 		before = trips()
 		made, err := st.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-", Data: []byte("x")})
 		require.NoError(t, err)
@@ -43,7 +43,8 @@ func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	assert.Equal(t, 2*rounds, changes()-changed)
 }
 
-// A session that has waited in a queue before needs no request to wait again.
+// After its first wait, a session must get the lock by a Create and a notice
+// alone.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=10m")
 	holder, waiter := newSession(t, c), newSession(t, c)

@@ -83,7 +83,7 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o}, nil
 }
 
-// connector has the config of a data source name, or the db of NewConnector.
+// connector has the config of a data source name, or NewConnector's db.
 type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
@@ -95,7 +95,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, newStore(c))
 }
 
-// Observe implements [driver.Observer]. A standby will do.
+// Observe implements [driver.Observer]. It also works on a standby.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	st := newStore(c)
 	st.id, st.Observing = "", true
@@ -113,7 +113,7 @@ func (c *connector) connect(ctx context.Context, st *store) (driver.Session, err
 	return s, nil
 }
 
-// begin begins the session of st, which sends its requests through via.
+// begin begins a session of st that sends its requests through via.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "postgres", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
 }

@@ -22,7 +22,7 @@ type options struct {
 	schema string
 	notify bool
 	secret dsn.Secret
-	// reload parses the URL again, and so reads the files that it names.
+	// reload parses the URL again, which rereads the files that it names.
 	reload func() (*pgx.ConnConfig, error)
 }
 
@@ -108,8 +108,8 @@ var (
 	escaped = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// urlOf returns the URL for a data source name of libpq's form name=value
-// name=value, or "" if it does not have it.
+// urlOf converts a data source name of libpq's form, name=value name=value, to
+// a URL. It returns "" for a text of any other form.
 func urlOf(text string) string {
 	query := make(url.Values)
 	for text != "" {
@@ -137,16 +137,16 @@ func unknownParameter(name string, hidden bool) error {
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
-// connectTimeout returns the timeout for connecting to one host. It is short if
-// there are several, so that a heartbeat reaches the last one even if the
-// others are silent.
+// connectTimeout returns the timeout for connecting to one host. If there are
+// several hosts, it is short, so that a heartbeat reaches the last one even if
+// the others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string
 		port uint16
 	}
 	hosts := map[host]bool{{config.Host, config.Port}: true}
-	for _, f := range config.Fallbacks { // one host may have two, with and without TLS
+	for _, f := range config.Fallbacks { // a host may have two fallbacks, with and without TLS
 		hosts[host{f.Host, f.Port}] = true
 	}
 	if len(hosts) == 1 {
@@ -168,7 +168,7 @@ var pgxParameters = map[string]bool{
 	"search_path": true, "timezone": true, "min_protocol_version": true, "max_protocol_version": true,
 }
 
-// ofLibpq are parameters that libpq has, and pgx would take for the server's.
+// ofLibpq matches libpq parameters that pgx would pass on to the server.
 var ofLibpq = regexp.MustCompile(`^(keepalives(_idle|_interval|_count)?|tcp_user_timeout|gss(encmode|lib|delegation)|sslcompression|sslcrl(dir)?|` +
 	`ssl_m(in|ax)_protocol_version|hostaddr|requirepeer|fallback_application_name|load_balance_hosts|replication)$`)
 

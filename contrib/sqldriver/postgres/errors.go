@@ -15,17 +15,17 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// readOnly is the error code of a server without changes, such as a standby.
+// readOnly is the error code of a server, such as a standby, that only reads.
 const readOnly = "25006"
 
-// noRight is the error code of a function that the user may not call, such as
-// those that wait for the disk.
+// noRight is the error code for a missing privilege. A procedure may return it
+// after its commit, from the function that waits for the disk.
 const noRight = "42501"
 
-// temporary lists error codes and classes of codes that may pass without
-// anybody's help. See appendix A of the PostgreSQL manual.
+// temporary lists error codes, and classes of codes, after which a retry may
+// succeed. See appendix A of the PostgreSQL manual.
 var temporary = []string{
-	"08", // errors of the connection
+	"08", // connection errors
 	readOnly,
 	"25P04", // a transaction that took too long
 	"40",    // a deadlock, or a conflict with another transaction
@@ -35,7 +35,7 @@ var temporary = []string{
 	"55P03", // a lock that was not available
 	"57014", // a statement that was cancelled or took too long
 	"57P",   // the server stops or starts
-	"58",    // errors of the system, such as a failed read of a file
+	"58",    // system errors, such as a failed read of a file
 }
 
 // markError wraps the error of a statement so that it matches errors of
@@ -65,7 +65,7 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// told is an error with another text.
+// told replaces the text of an error.
 type told struct {
 	error
 	text string
@@ -76,8 +76,8 @@ func (t told) Unwrap() error { return t.error }
 
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
-// withoutTLS leaves out that the server refuses TLS if pgx has also tried
-// without, as it does by default.
+// withoutTLS removes the server's refusal of TLS from the text if pgx, as by
+// default, has also tried without TLS.
 func withoutTLS(err error) error { return told{err, refusal.ReplaceAllString(err.Error(), "$1")} }
 
 // unchanged lists the errors after which a statement has surely changed nothing.

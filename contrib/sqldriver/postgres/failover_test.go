@@ -39,8 +39,7 @@ func (l *loss) grantsLater(successor *pgtest.Server) {
 	require.NoError(l, l.GrantsLater(successor.DSN("session_timeout=2s")).Unlock())
 }
 
-// lagging starts a standby that has the sessions so far but receives no later
-// changes.
+// lagging starts a standby that has all sessions but receives no more changes.
 func (l *loss) lagging(options ...pgtest.Option) *pgtest.Server {
 	l.Helper()
 	standby := l.server.Standby(l, options...)
@@ -85,7 +84,7 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.grantsLater(l.server)
 }
 
-// A session in data of another era must learn that no lock is granted for a while.
+// A session must learn of the grace if its data are from another era.
 func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	server := pgtest.Start(t)
 	lock := mustLock(t, opened(t, server.DSN("empty_is_new=true")))
@@ -144,8 +143,8 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The old primary still answers the holder, but no standby confirms the
-// holder's heartbeats, or an operator cancels the commits that hang.
+// The old primary still answers the holder, but no standby confirms its
+// heartbeats. If cancelled is true, an operator cancels the commits that hang.
 func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cancelled=%v", cancelled), func(t *testing.T) {
@@ -159,7 +158,7 @@ func isolatePrimary(t *testing.T, cancelled bool) {
 	l := newLoss(t, pgtest.Start(t))
 	standby := l.server.Standby(t)
 	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait nevertheless
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby even so
 	l.server.SQL(t, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
@@ -201,7 +200,7 @@ func TestNoTwoHoldersWhileAStandbyIsPromotedUnderLoad(t *testing.T) {
 		holders.Await(t)
 		holders.CutOff(t, "postgres", primary.Addr(), dsnAt)
 		primary.Kill()
-		if i%3 == 2 { // which loses nothing
+		if i%3 == 2 { // a restart loses no data
 			primary.Restart()
 			holders.Await(t)
 			holders.CutOff(t, "postgres", primary.Addr(), dsnAt)

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Each user of a database may send notices on any channel.
+// Any user of the database can send notices, so a notice alone proves nothing.
 func TestAForgedNoticeReleasesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	holder, waiter := newSession(t, c), newSession(t, c)

@@ -14,8 +14,8 @@ import (
 )
 
 // hostile fills a schema with functions, operators, types and views that fail
-// when they are used. They have the names and parameters of all those of
-// pg_catalog. pgx calls pg_is_in_recovery itself.
+// when used. They have the names and parameters of those in pg_catalog, except
+// for pg_is_in_recovery, which pgx calls without its schema.
 const hostile = `
 CREATE ROLE hostile; CREATE SCHEMA hostile AUTHORIZATION hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC; SET ROLE hostile; SET search_path = '';
 CREATE FUNCTION hostile.concat(pg_catalog.text, pg_catalog.pg_lsn) RETURNS pg_catalog.text LANGUAGE plpgsql AS 'BEGIN RAISE ''hostile concat''; END';
@@ -49,8 +49,8 @@ BEGIN
     IF made < 3000 THEN RAISE 'only % objects', made; END IF;
 END $do$`
 
-// Whoever may create objects in a schema of the search_path, or in pg_temp,
-// must not make a session of somebody else run them.
+// A user who may create objects in a schema of the search_path, or in pg_temp,
+// must not be able to make another user's session run them.
 func TestObjectsInTheSearchPathAreNotUsed(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

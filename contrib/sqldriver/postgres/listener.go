@@ -24,7 +24,7 @@ import (
 // listener receives a session's notices (NOTIFY) on a single connection, which
 // preserves their commit order. It connects when the session first waits for a
 // lock. From then on heartbeats and polls use this connection, so that a
-// session at rest needs no other, and a silent one is noticed.
+// waiting session needs no other, and a heartbeat notices if it falls silent.
 type listener struct {
 	store *store
 	life  context.Context
@@ -35,7 +35,7 @@ type listener struct {
 	running   bool
 	closed    bool
 	connected bool
-	lost      bool                     // there was a connection before, or an attempt
+	lost      bool                     // a connection broke or could not be opened
 	channels  map[string]bool          // true once the connection is subscribed to the channel
 	waiting   map[string][]chan<- bool // callers of listen, by channel
 	job       *job                     // a request to make on the connection, or nil
@@ -62,7 +62,7 @@ func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapsho
 	return session.LookAt(ctx, s, q)
 }
 
-// Listening implements session.Notifier. No notice tells of new nodes.
+// Listening implements session.Notifier. No notice announces new nodes.
 func (s *store) Listening(queue string, whole bool) bool {
 	l := s.listener
 	l.mu.Lock()
@@ -70,8 +70,8 @@ func (s *store) Listening(queue string, whole bool) bool {
 	return !whole && l.connected && l.channels[l.channel(queue)]
 }
 
-// listen subscribes to the notices of a queue. It is best effort, and leaves
-// half the time of a request to the look that follows.
+// listen subscribes to the notices of a queue. It is best effort, and gives up
+// early enough for the caller to read the queue before the time limit.
 func (l *listener) listen(ctx context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.Timeout)/2)
 	defer cancel()
@@ -137,8 +137,8 @@ func (l *listener) run() {
 	}
 }
 
-// do calls run with the connection, which must return when ctx ends. It returns
-// errNotRun if there is no connection or it is busy with another call.
+// do calls run with the connection. run must return when ctx ends. do returns
+// errNotRun if there is no connection or another call uses it.
 func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
 	j := &job{run: run, done: make(chan error, 1)}
 	l.mu.Lock()
@@ -243,7 +243,7 @@ func (l *listener) receive(conn *pgx.Conn) error {
 		return err
 	}
 	if l.lost {
-		l.store.Host.Lost() // again, because of what was removed before this connection listened
+		l.store.Host.Lost() // again: nodes may have been removed before this connection listened
 	}
 	l.mu.Lock()
 	l.connected, l.interrupt = true, func() {}
@@ -260,8 +260,8 @@ func (l *listener) receive(conn *pgx.Conn) error {
 }
 
 // echo verifies that notices reach conn. It sends one from another connection,
-// because a proxy that pools transactions delivers only those sent on the same
-// one. It also fails if the program's OnNotification hook swallows the notices.
+// because a proxy that pools transactions delivers a notice only to its sender.
+// It also fails if the program's OnNotification hook swallows the notices.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
@@ -328,8 +328,8 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// wait receives one notice, or returns when the connection is wanted for
-// something else. An interrupted wait leaves it usable.
+// wait receives one notice, or returns early if the connection is needed for
+// something else. An interruption leaves the connection usable.
 func (l *listener) wait(conn *pgx.Conn) error {
 	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
@@ -358,7 +358,7 @@ type notice struct {
 	queue, name, proof string
 }
 
-// parseNotice parses a payload: see the function tell in the schema.
+// parseNotice parses a payload written by the function tell of schema.sql.
 func parseNotice(payload string) (n notice, ok bool) {
 	parts := append(strings.Split(payload, "\n"), "") // the proof may be missing
 	if len(parts) < 4 {

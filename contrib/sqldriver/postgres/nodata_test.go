@@ -26,7 +26,7 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 // session must survive that wait, and the orphan must be removed afterwards.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	var err error
-	for range 5 { // on a busy machine, so short a session may end for want of a heartbeat
+	for range 5 { // a busy machine may delay heartbeats until the session ends
 		if err = outliveTheWait(t); err == nil {
 			return
 		}
@@ -34,8 +34,8 @@ func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	t.Error(err)
 }
 
-// outliveTheWait uses a session whose lease is shorter than the second after
-// which the driver gives up the request that waits.
+// outliveTheWait uses a session whose lease is shorter than a second, because
+// the driver gives up the waiting request after a second.
 func outliveTheWait(t *testing.T) error {
 	c := newCaseWith(t, "session_timeout=1s")
 	s := newSession(t, c)
@@ -60,7 +60,7 @@ func outliveTheWait(t *testing.T) error {
 	}()
 	select {
 	case <-reached:
-	case err := <-created: // the session has ended before
+	case err := <-created: // the session ended before Create was sent
 		return err
 	}
 	operator := begin(t, c, "SELECT * FROM dlock.queue WHERE name = 'q' FOR UPDATE")

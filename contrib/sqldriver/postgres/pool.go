@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// newPool returns a pool that calls unconfirmed before a reply is read to a
-// commit that no standby has confirmed.
+// newPool returns a pool. It calls unconfirmed if the server reports a commit
+// although no standby has confirmed it, before the client reads that reply.
 func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
 	pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := newLinks(c.config.DialFunc)
@@ -48,8 +48,8 @@ func (o *options) refresh(ctx context.Context, config *pgx.ConnConfig) error {
 }
 
 // links tracks the network connections of a pool, so that all can be closed at
-// once. Otherwise goroutines of pgx might still wait for the server: after a
-// context has ended, pgx closes the connection in the background.
+// once. Otherwise goroutines of pgx might still wait for the server, because
+// pgx closes a connection in the background after a context has ended.
 type links struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	life   context.Context

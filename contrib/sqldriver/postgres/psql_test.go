@@ -11,11 +11,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// documented is a store on which psql runs the statements that two pages of docs
-// show.
+// documented is a store on which psql runs the statements shown on two pages.
 type documented struct {
 	*caseStore
-	text string // the pages
+	text string // text of the two pages
 }
 
 func newDocumented(t *testing.T) documented {
@@ -134,7 +133,7 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
 }
 
-// An append that was not answered may reach the server before or after its
+// An append whose reply was lost may reach the server before or after its
 // cancellation.
 func TestPsqlCancelsAnAppend(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func inSchema(sql, schema string) string {
 	return strings.ReplaceAll(schemaWord.ReplaceAllString(sql, `"`+schema+`"$1`), "'dlock_'", "'"+schema+"_'")
 }
 
-// lockForSchema is the key of the advisory lock for creating tables: "dlock".
+// lockForSchema is the advisory lock for creating tables: "dlock" in ASCII.
 const lockForSchema = 0x646c6f636b
 
 // createStatements returns the SQL that creates the tables in one transaction.

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The errors of Connect may contain no password.
+// Errors of Connect must not contain a password.
 var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
@@ -57,7 +57,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// Amazon Aurora tells no current LSN by default.
+// The test simulates Amazon Aurora, which by default hides the current LSN.
 func TestServerThatHidesItsTimelineIsRefused(t *testing.T) {
 	server := pgtest.Start(t, pgtest.WithConfig("allow_system_table_mods=on"))
 	server.SQL(t, "ALTER FUNCTION pg_catalog.pg_current_wal_lsn() RENAME TO hidden; "+
@@ -139,7 +139,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 		})
 	}
 	all.Wait()
-	server.SQL(t, Statements(schema)) // while sessions live
+	server.SQL(t, Statements(schema)) // allowed while sessions exist
 }
 
 func TestExistingDatabase(t *testing.T) {
@@ -289,7 +289,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	}()
 	listener := "SELECT pid FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query LIKE '%\"" + schema + "\".shown%'"
 	pid := ""
-	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // it looks on the connection on which it listens
+	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // polls use the connection that listens
 		if time.Now().After(end) {
 			t.Fatal("the waiter does not listen")
 		}

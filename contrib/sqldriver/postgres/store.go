@@ -28,8 +28,8 @@ type store struct {
 	generation sqlstore.Generation
 	listener   *listener
 	texts      *texts
-	// unconfirmed counts the commits whose wait for a standby was cancelled, as by
-	// pg_cancel_backend. The server reports success for them.
+	// unconfirmed counts the commits whose wait for a standby was cancelled, as
+	// by pg_cancel_backend. The server reports success for them nevertheless.
 	unconfirmed atomic.Int64
 }
 
@@ -50,8 +50,8 @@ type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, oldest, sequences string
 }
 
-// operator matches the operators in the statements, which newTexts qualifies.
-// The statements qualify everything else, because others may have put a better
+// operator matches the operators in the statements. newTexts qualifies them
+// with a schema, as all other names are, because others may have put a better
 // match into a schema of the search_path.
 var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
@@ -69,7 +69,7 @@ func newTexts(schema string) *texts {
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3::pg_catalog.bytea[])`,
-		// A queue without a row has the version 1, which is below all others.
+		// A queue without a row has version 1, which is below that of all rows.
 		look: `SELECT s.id IS NOT NULL, w.i, v.version, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END, dlock.proof(n.data)
 			FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::bigint[])) WITH ORDINALITY AS w (queue, known, i)
 			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END
@@ -107,8 +107,8 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 	return s.answer(ctx, func() error { return s.send(ctx, text, args, row) })
 }
 
-// answer returns the error of a request. Success counts as no answer if any
-// commit of the session was not confirmed meanwhile.
+// answer calls request. It turns success into an error if any commit of the
+// session went unconfirmed meanwhile, because request may have made it.
 func (s *store) answer(ctx context.Context, request func() error) error {
 	before := s.unconfirmed.Load()
 	err := request()
@@ -136,8 +136,8 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	return rows.Err()
 }
 
-// querySpare is like query, for heartbeats and polls: it spares the pool's
-// connections while it can use that of the notices.
+// querySpare is like query, for heartbeats and polls: if possible it uses the
+// listener's connection, so that they take none from the pool.
 func (s *store) querySpare(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
 	return s.answer(ctx, func() error {
 		err := s.listener.do(ctx, func(conn *pgx.Conn) error {
@@ -164,7 +164,7 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-// change calls a function whose first arguments are session and generation.
+// change calls a function whose first arguments are session ID and generation.
 func (s *store) change(ctx context.Context, generation int64, text string, args ...any) error {
 	var status string
 	if err := s.one(ctx, &status, text, append([]any{s.id, generation}, args...)...); err != nil {
@@ -364,7 +364,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.query(ctx, s.texts.read, []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &token, &data, &info.Owner, &created, &left)
 	})
-	over := s.Observing && info.Owner != "" && left.Int64 <= 0 // and nobody has ended it yet
+	over := s.Observing && info.Owner != "" && left.Int64 <= 0 // expired, but not yet ended by another session
 	if err = s.Known(known, err, missing); err == nil && (over || !token.Valid) {
 		err = driver.ErrGone
 	}
