@@ -44,7 +44,7 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "max_connections=10"))
 	database := server.Database()
 	db := openDB(t, server, database)
-	for range 4 { // of 10 connections
+	for range 4 { // of the 10 that the server accepts
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()

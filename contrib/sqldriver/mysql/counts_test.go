@@ -57,7 +57,7 @@ func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	st := c.Store()
 	const rounds = 5
 	before, commits := 0, c.commits(t)
-	for range rounds { // the first ones open connections
+	for range rounds { // the first rounds open connections
 		before = c.roundTrips()
 		made, err := st.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-", Data: []byte("x")})
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	rows, err := c.Admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)
 	defer rows.Rollback()
-	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // and the gap
+	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // locks the gap, too, so that the append waits
 	created := make(chan error, 1)
 	go func() {
 		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})

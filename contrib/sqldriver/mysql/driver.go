@@ -81,12 +81,12 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o, database: options.Database}, nil
 }
 
-// connector has the config of a data source name, or the db of NewConnector.
+// connector has the config of a data source name, or NewConnector's db.
 type connector struct {
 	config   *mysql.Config
 	db       *sql.DB
 	options  options
-	database string // of NewConnector
+	database string // Options.Database of NewConnector
 
 	graces sync.Once // for the warning about clients with a longer grace
 
@@ -98,7 +98,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, func(*store) {})
 }
 
-// Observe implements [driver.Observer]. A replica will do.
+// Observe implements [driver.Observer]. It also works on a replica.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, func(st *store) { st.id, st.Observing = "", true })
 }
@@ -116,7 +116,7 @@ func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Sessi
 	return s, nil
 }
 
-// begin begins the session of st, which sends its requests through via.
+// begin begins a session of st that sends its requests through via.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server, Awaits: true})
 }

@@ -26,7 +26,7 @@ func defaults() options { return options{Settings: sqlstore.Defaults()} }
 
 const maxDatabase = 256 // 64 characters of four bytes
 
-// form describes a DSN.
+// form is the form of a data source name, for error messages.
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a data source name into the parts for go-sql-driver/mysql and
@@ -115,8 +115,8 @@ func isURL(text string) bool {
 }
 
 // clientParameters are the accepted parameters of go-sql-driver/mysql. It would
-// set every other one as a server variable, which could change the meaning of
-// statements or, if mistyped, fail at each connection.
+// set any other parameter as a server variable, which could change the meaning
+// of statements or, if mistyped, fail at each connection.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,
 	"charset": true, "checkConnLiveness": true, "clientFoundRows": true, "collation": true, "columnsWithAlias": true,
@@ -134,7 +134,7 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS loads the TLS files named in the options, and returns nil for none.
+// loadTLS loads the TLS files named in the options, or returns nil.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -18,18 +18,18 @@ import (
 // again lists error numbers after which the transaction was rolled back and an
 // immediate retry may succeed.
 var again = []uint16{
-	1020, // a row has changed since the transaction has read it
+	1020, // a row has changed since the transaction read it
 	1213, // a deadlock, or a conflict with another member of a Galera cluster
 	1412, // the definition of a table has changed
 }
 
-// temporary lists the numbers of errors that may pass without anybody's help.
+// temporary lists the numbers of errors after which a retry may succeed.
 var temporary = append([]uint16{
 	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
 	1040, 1203, 1226, // too many connections or statements
 	1047,                         // the member of a Galera cluster is not ready
 	1053, 1077, 1078, 1079, 1080, // the server stops
-	1158, 1159, 1160, 1161, 1152, 1184, // the network
+	1158, 1159, 1160, 1161, 1152, 1184, // network errors
 	1180, 1181, // an error during a commit or a rollback
 	1205,                         // a row lock was not available
 	1290, 1792, 1836, 3100, 3101, // the server is read-only, or has left its group

@@ -62,8 +62,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// The user of the holder has all rights, and so may write to a server that is
-// read-only.
+// The holder's user has all privileges, and so may write even to a read-only
+// server.
 func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	primary := mysqltest.Start(t, replicated)
@@ -107,8 +107,8 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// What any user may do moves no mark, nor does an operator who gives the server
-// another number.
+// Neither statements that any user may run nor a new server_id must look like a
+// loss of data.
 func TestNoLossWithoutARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

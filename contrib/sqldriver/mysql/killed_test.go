@@ -42,7 +42,7 @@ func TestKilledAppendKeepsNoRows(t *testing.T) {
 	})
 }
 
-// Without its uptime, a server would look the same after a restart.
+// A server that hides its uptime would look the same after a restart.
 func TestAServerThatHidesItsUptimeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	newSession(t, c)

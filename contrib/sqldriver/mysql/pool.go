@@ -52,7 +52,7 @@ func (s *store) open() (*sql.DB, func(), error) {
 
 // lockWaits limits how long the session's statements wait for locks in the
 // server, which does not notice that a client has given up. By default, a
-// statement would wait for 50 seconds or for a day, and then take effect.
+// statement could wait for 50 seconds or for a day, and still take effect then.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
@@ -77,7 +77,7 @@ func (g greeter) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	switch {
 	case err == nil:
 		return conn, nil
-	case dialFailed(err), errors.As(err, new(*dsn.FileError)), errors.Is(err, driver.ErrUnavailable): // the last two are of refresh
+	case dialFailed(err), errors.As(err, new(*dsn.FileError)), errors.Is(err, driver.ErrUnavailable): // the last two come from refresh
 		return nil, err
 	case ctx.Err() != nil && number(err) == 0:
 		return nil, fmt.Errorf("no answer from %s in the handshake: %w", g.addr, err)

@@ -26,7 +26,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The errors of Connect may contain no password.
+// Errors of Connect must not contain a password.
 var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
@@ -112,7 +112,7 @@ func TestManyProcessesMayCreateTheTables(t *testing.T) {
 		})
 	}
 	all.Wait()
-	server.SQL(t, "", Statements(database)) // while sessions live
+	server.SQL(t, "", Statements(database)) // allowed while sessions exist
 }
 
 func openDB(t *testing.T, server *mysqltest.Server, database string, params ...string) *sql.DB {
@@ -198,7 +198,7 @@ func TestExistingDatabase(t *testing.T) {
 	})
 }
 
-// Proxies may pool connections.
+// A proxy may run each statement of a session on a different connection.
 func TestEachStatementOnAnotherConnection(t *testing.T) {
 	server := mysqltest.Shared(t)
 	db := openDB(t, server, server.Database())
@@ -457,7 +457,7 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	require.NoError(t, err)
 	second, err := connector.Connect(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { second.Close() }) // after the transaction
+	t.Cleanup(func() { second.Close() }) // runs after the rollback of the transaction below
 	remover := begun(t, c)
 	_, err = remover.Exec("DELETE FROM dlock_node WHERE queue = 'q' AND name = ?", held.Name)
 	require.NoError(t, err)
@@ -472,10 +472,10 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	assert.Len(t, now[0].Nodes, 2)
 }
 
-// Both locks of a call that awaits are only hints, and end with it.
+// The two locks that dlock_await takes are only hints. It must keep neither.
 func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	c.Admin.SetMaxOpenConns(1) // the connection that has the lock
+	c.Admin.SetMaxOpenConns(1) // so that GET_LOCK and RELEASE_LOCK use the same connection
 	s := newSession(t, c)
 	first, second := create(t, s, "q"), create(t, s, "q")
 	do := func(function string, of driver.Joined) (result int) {

@@ -98,7 +98,8 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 // maxTries bounds the attempts to run a statement that conflicts with others.
 const maxTries = 8
 
-// pause sleeps a random time whose bound doubles; false means that ctx ended.
+// pause sleeps for a random time, whose bound doubles with each try. It returns
+// false if ctx ended.
 func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
@@ -162,7 +163,7 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-// change calls a procedure whose first arguments are session and generation.
+// change calls a procedure whose first arguments are session ID and generation.
 func (s *store) change(ctx context.Context, generation int64, procedure string, args ...any) error {
 	status, err := s.status(ctx, procedure, append([]any{s.id, generation}, args...)...)
 	if err != nil {
@@ -171,8 +172,8 @@ func (s *store) change(ctx context.Context, generation int64, procedure string, 
 	return sqlstore.StatusError(status)
 }
 
-// Open implements [sqlstore.Store]. It also checks the server, unless the session
-// only observes, as a replica will do then.
+// Open implements [sqlstore.Store]. It also checks the server, unless the
+// session only observes, because a session can observe a replica.
 func (s *store) Open(ctx context.Context) error {
 	if !s.Observing {
 		if err := s.checkServer(ctx); denied(err) && s.database != "" {
@@ -228,7 +229,7 @@ func (s *store) createTables(ctx context.Context) error {
 		return markError(ctx, err)
 	}
 	defer conn.Close()
-	// The statements change the connection, which must not return to the pool.
+	// USE and SET change the connection, so it must not return to the pool.
 	defer discard(conn)
 	for _, text := range append([]string{"USE " + quote(s.database), "SET SESSION autocommit = 1"}, statements()...) {
 		if err := execute(ctx, conn, text); denied(err) {
@@ -257,8 +258,8 @@ func (s *store) needOperator(err error, account string) error {
 		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
 }
 
-// execute runs a statement that creates something, and retries after a conflict
-// with a session that creates the same.
+// execute runs a CREATE statement. It retries after a conflict with a session
+// that creates the same table or procedure.
 func execute(ctx context.Context, conn *sql.Conn, text string) error {
 	for tries := 1; ; tries++ {
 		_, err := conn.ExecContext(ctx, text)
@@ -279,8 +280,8 @@ func account(ctx context.Context, conn *sql.Conn) string {
 	return quote(name[:at]) + "@" + quote(name[at+1:])
 }
 
-// demotions counts how often somebody has made the server a replica since its
-// start, or tried to. A server that has followed another one may lack changes.
+// demotions reads how often somebody made the server a replica, or tried to,
+// since its start. A server that was a replica may lack changes.
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
@@ -446,7 +447,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.call(ctx, "dlock_read", []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created, &left)
 	})
-	over := s.Observing && info.Owner != "" && left <= 0 // and nobody has ended it yet
+	over := s.Observing && info.Owner != "" && left <= 0 // expired, but not yet ended by another session
 	if err = s.Known(known, err, missing); err == nil && (over || !there) {
 		err = driver.ErrGone
 	}
