@@ -103,8 +103,8 @@ func sqliteFile(t *testing.T) (all []database) {
 	return all
 }
 
-// printed returns the statements that the comment of [fence.Table] prints: one for
-// MySQL and MariaDB, after one for the other databases.
+// printed returns the statements in the comment of [fence.Table]: the second is
+// for MySQL and MariaDB, the first for all other databases.
 func printed(t *testing.T) []string {
 	source, err := os.ReadFile("../../../../fence/table.go")
 	require.NoError(t, err)

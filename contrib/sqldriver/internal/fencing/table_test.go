@@ -115,8 +115,8 @@ func lockingRead(t *testing.T, db database) {
 	}
 }
 
-// ineffective has statements for each database after which an UPDATE of the table
-// % by the role pg_monitor succeeds, but keeps no token.
+// ineffective lists, by database, statements after which an UPDATE by the role
+// pg_monitor of the table, written %, succeeds but stores no token.
 var ineffective = map[string][]string{
 	"PostgreSQL": {
 		`CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -221,7 +221,7 @@ func columnIgnoresCase(t *testing.T, db database) {
 	assert.ErrorContains(t, err, `the database takes resource "Account/7" for "account/7"`)
 }
 
-// The table must have transactions even if the server's default engine has none.
+// The table must support transactions even if the default engine doesn't.
 func printedEngine(t *testing.T, dsn string) {
 	db, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ const MostToken int64 = 1e18 - 1
 
 const moreGrace = "give all clients the same parameter grace, at least their longest session_timeout"
 
-// Graced compares the client's own grace with the longest of all sessions, when
-// one has begun. It logs a longer one once, for the driver of the given name.
+// Graced records the longest grace of all sessions after one has begun. If that
+// is longer than the client's own, Graced logs it once, with the driver's name.
 func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, longest time.Duration) {
 	if p.longest = longest; own < longest {
 		once.Do(func() {
@@ -25,13 +25,13 @@ func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, lo
 	}
 }
 
-// LongOpen is the age of a transaction from which Check warns. Tests change it.
+// LongOpen is the age at which Check reports an open transaction. Tests set it.
 var LongOpen = time.Minute
 
-// Check returns the findings that the drivers have in common. The argument own
-// is the client's own grace, and left the number of free connections. The
-// function oldest reads the connection whose transaction has been open for the
-// longest time, and the seconds. It fails if the user may not see that.
+// Check makes the checks that the drivers share. The argument own is the
+// client's own grace, and left the number of free connections. The function
+// oldest reads which connection has the oldest open transaction, and its age in
+// seconds. It fails if the user may not see them.
 func (p *Pool) Check(own time.Duration, left int, oldest func(row func(scan func(...any) error) error) error) (found []driver.Finding) {
 	warn := func(advice, text string, args ...any) {
 		found = append(found, driver.Finding{Level: driver.Warning, Text: fmt.Sprintf(text, args...), Advice: advice})

@@ -17,7 +17,8 @@ var (
 	// matches driver.ErrSessionEnded.
 	ErrUnknownSession = fmt.Errorf("%w: the database has dropped the session", driver.ErrSessionEnded)
 
-	// ErrLostData says that the data are of another era, whose grace has not ended.
+	// ErrLostData says that the server may have lost data, and that the grace
+	// after the loss is not over.
 	ErrLostData = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
 
 	errStale = errors.New("the change came too late") // see [Generation]
@@ -51,16 +52,16 @@ func IfKnown(known bool, err error) error {
 	return err
 }
 
-// Version returns the version of the tables and functions that sql creates. It
-// differs for any two texts that differ in more than comments.
+// Version returns the version of the tables and functions that sql creates,
+// which is a hash of sql without its comments.
 func Version(sql string) int {
 	return int(crc32.ChecksumIEEE([]byte(comment.ReplaceAllString(sql, ""))) >> 1)
 }
 
 var comment = regexp.MustCompile(`\s*--.*`)
 
-// Untrusted reports whether the client has rejected the server's certificate, or
-// could not use a file of its own, so that a retry is pointless.
+// Untrusted reports whether the client has rejected the server's certificate or
+// can't use a certificate or password file, so that a retry is pointless.
 func Untrusted(err error) bool {
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError

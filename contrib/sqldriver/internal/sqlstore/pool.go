@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// MinConnections is the least that a session needs: one each for changes,
+	// MinConnections is the number that a session needs: one each for changes,
 	// heartbeats, and notices or polling.
 	MinConnections = 3
 	// MaxConnections is the maximum of the max_connections parameter.
@@ -28,12 +28,12 @@ type Pool struct {
 	shared *sql.DB // nil if the session opens its own connections
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
-	idle   time.Duration // after which the session's own connections are closed
+	idle   time.Duration // how long the session's own connections stay open without use
 	silent time.Duration // how long a connection may take to answer a ping
 	Host   session.Host  // set by Start
-	// Observing is set for a session that is to change nothing: see driver.Observer.
+	// Observing is true for a session that changes nothing.
 	Observing bool
-	longest   time.Duration // set by Graced
+	longest   time.Duration // the longest grace of all sessions; set by Graced
 
 	mu  sync.Mutex
 	own *sql.DB // guarded by mu; nil before the first use and after Close
@@ -41,11 +41,11 @@ type Pool struct {
 }
 
 // NewPool returns a pool that borrows connections from shared. If shared is
-// nil, the pool calls open and allows that database the given number of
-// connections. Those that are idle for two heartbeats of a session with the
-// given timeout are closed soon, so that clients at rest leave connections to
-// others. Close closes the database and then calls the end function returned
-// by open.
+// nil, the pool calls open and allows the returned database the given number of
+// connections. It soon closes those that are idle for two heartbeat intervals
+// of the given session timeout, so that clients at rest leave connections to
+// others. Close closes the database and then calls the end function returned by
+// open.
 func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
@@ -88,8 +88,8 @@ func (p *Pool) DB() (*sql.DB, error) {
 	return p.own, nil
 }
 
-// BusyError says that a context ended before a connection was free, and matches
-// driver.ErrUnavailable and the cause, or that there will be no connection.
+// BusyError says that all connections were in use until a context ended, which
+// matches driver.ErrUnavailable, or that the program closed its *sql.DB.
 type BusyError struct {
 	text    string
 	matches []error
@@ -117,8 +117,8 @@ func (p *Pool) Busy(err error) error {
 		"or allow more with SetMaxOpenConns", driver.ErrUnavailable, s.MaxOpenConnections), []error{driver.ErrUnavailable, err}}
 }
 
-// Slots returns how many requests may be made at once for callers, and how to
-// allow more. Heartbeats and other background requests share two connections.
+// Slots returns how many requests of callers may run at once, and how to allow
+// more. Two other connections are left for heartbeats and background requests.
 func (p *Pool) Slots() (n int, more string) {
 	if p.shared != nil {
 		return p.size - 2, "raise SetMaxOpenConns of the *sql.DB, or make fewer calls at once"
@@ -126,7 +126,7 @@ func (p *Pool) Slots() (n int, more string) {
 	return p.size - 2, "raise max_connections, or make fewer calls at once"
 }
 
-// Observes is used by [Connect].
+// Observes reports whether the session only observes.
 func (p *Pool) Observes() bool { return p.Observing }
 
 // Admit implements [session.Admitter]. It waits while all connections of the
@@ -151,8 +151,9 @@ func (p *Pool) Admit(ctx context.Context) error {
 // Start implements [session.Starter].
 func (p *Pool) Start(h session.Host) { p.Host = h }
 
-// Known returns the error of a request whose answer says whether it knows the
-// session. A session that observes is in no database, which perhaps has no tables.
+// Known returns the error of a request; known says whether it found the
+// session. A session that observes is never found, and its tables may be
+// missing.
 func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 	switch {
 	case !p.Observing:
@@ -164,9 +165,9 @@ func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 }
 
 // Beaten is called after each heartbeat, with its context and error. It returns
-// [ErrUnknownSession] if the tables are missing. If there was no answer in time,
-// it closes the idle connections that do not reply: a firewall may have dropped
-// the open connections, and later heartbeats must not pick them.
+// [ErrUnknownSession] if the tables are missing. If there was no answer in
+// time, it closes the idle connections that do not reply. Otherwise later
+// heartbeats might use them, although a firewall may have dropped them all.
 func (p *Pool) Beaten(ctx context.Context, err error, missing func(error) bool) error {
 	if missing(err) {
 		return fmt.Errorf("%w: %w", ErrUnknownSession, err)
@@ -186,7 +187,7 @@ func (p *Pool) closeSilent(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for range db.Stats().Idle {
-		all.Go(func() { // concurrent pings, so that each takes another connection
+		all.Go(func() { // concurrent, so that each ping uses a different connection
 			if conn, err := db.Conn(ctx); err == nil {
 				_ = conn.PingContext(ctx) // closes the connection if there is no answer
 				_ = conn.Close()
@@ -203,7 +204,7 @@ func (p *Pool) Close() {
 	if p.own == nil {
 		return
 	}
-	_ = p.own.Close() // an error leaves nothing to be done
+	_ = p.own.Close() // nothing can be done about an error
 	p.end()
 	p.own = nil
 }

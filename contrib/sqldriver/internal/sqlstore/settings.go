@@ -10,16 +10,16 @@ import (
 
 // Settings are the parameters of a data source name that the drivers share.
 type Settings struct {
-	Timeout     time.Duration // of a session
+	Timeout     time.Duration // session timeout
 	Grace       time.Duration // zero means Timeout
 	EmptyNew    bool          // tables without data count as new
-	Connections int           // of a session
+	Connections int           // maximum for one session
 }
 
 // Defaults returns the default settings.
 func Defaults() Settings { return Settings{Timeout: 10 * time.Second, Connections: DefaultConnections} }
 
-// OwnGrace returns the grace that counts for the client's sessions.
+// OwnGrace returns the grace of this client's sessions: at least Timeout.
 func (s *Settings) OwnGrace() time.Duration { return max(s.Grace, s.Timeout) }
 
 // AddTo adds the parameters to p.
@@ -34,7 +34,7 @@ func duration(d *time.Duration) func(string) error {
 	return dsn.Duration(d, 500*time.Millisecond, time.Hour)
 }
 
-// Check returns an error if the settings do not fit together.
+// Check returns an error if the settings contradict each other.
 func (s *Settings) Check() error {
 	if s.Grace != 0 && s.Grace < s.Timeout {
 		return errors.New("grace is less than session_timeout: leases have to end before it does")
@@ -42,7 +42,7 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// Set takes over the fields of a driver's Options that are not zero.
+// Set copies the nonzero fields of a driver's Options.
 func (s *Settings) Set(timeout, grace time.Duration, emptyNew bool) error {
 	s.EmptyNew = emptyNew
 	if timeout != 0 {

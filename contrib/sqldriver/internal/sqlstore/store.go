@@ -33,8 +33,8 @@ type Store interface {
 	Observes() bool
 }
 
-// Connect opens st and begins a session whose requests take the way through the
-// store via, which is st itself outside of tests. If it fails, it closes st.
+// Connect opens st and begins a session that sends its requests through via,
+// which is st itself except in tests. It closes st if it fails.
 func Connect(ctx context.Context, st Store, via session.Store, c session.Config) (*session.Session, error) {
 	c.Requests, c.Busy = st.Slots()
 	err := st.Open(ctx)
@@ -57,9 +57,9 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 	return s, err
 }
 
-// Limit returns the time limit of a request that the session does not limit, and
-// of its statement's waits in the server: see lockWaits of package mysql. It is
-// that of package session.
+// Limit returns the time limit for requests that package session does not
+// limit, and for their waits in the server (see lockWaits of package mysql).
+// Package session uses the same limit.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
 // ConnectLimit returns the timeout for opening a connection. database/sql opens
@@ -68,12 +68,12 @@ func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.S
 func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5*time.Second) }
 
 // Generation is the number that each change of a session carries. The database
-// refuses changes of a lower one than the latest Cancel, so that none of them
-// takes effect late.
+// refuses a change whose number is lower than that of the latest Cancel, so
+// that no cancelled change takes effect late.
 type Generation struct{ raised atomic.Int64 }
 
-// Send calls send with the generation, and again if the database refused the
-// change because a concurrent Cancel has raised it.
+// Send calls send with the generation. It calls send again if the database
+// refused the change because a concurrent Cancel has raised the generation.
 func (g *Generation) Send(send func(generation int64) error) error {
 	for {
 		raised := g.raised.Load()

@@ -50,8 +50,8 @@ func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 	assert.NoError(t, s.Close())
 }
 
-// ClosedDatabase closes db and requires that the connector's error then is a
-// permanent one.
+// ClosedDatabase closes db and requires that the connector then returns a
+// permanent error.
 func ClosedDatabase(t *testing.T, db *sql.DB, c driver.Connector) {
 	t.Helper()
 	db.SetMaxOpenConns(0)

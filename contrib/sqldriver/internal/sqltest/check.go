@@ -15,9 +15,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// CheckOfOthers checks that doctor names a longer grace of another client, and
-// the transaction that has been open for the longest time. The server of db has
-// no others. The statement snapshot begins one, and who selects its connection.
+// CheckOfOthers checks that doctor reports another client's longer grace, and
+// the oldest open transaction. The statement snapshot begins that transaction,
+// and who selects its connection. The server must have no other transactions.
 func CheckOfOthers(t *testing.T, d driver.Driver, dsn func(params ...string) string, db *sql.DB, snapshot, who string) {
 	_, err := testenv.Connect(t, d, dsn("session_timeout=10s", "grace=1h"))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func CheckOfOthers(t *testing.T, d driver.Driver, dsn func(params ...string) str
 	c, err := d.OpenConnector(dsn("session_timeout=10s"))
 	require.NoError(t, err)
 	doctortest.Run(t, c).Has(t, driver.Warning, "a grace of 1h0m0s", "the same parameter grace")
-	require.Eventually(t, func() bool { // a transaction of the same second may come before
+	require.Eventually(t, func() bool { // Check may report another transaction that began in the same second
 		found, err := c.(driver.Checker).Check(t.Context())
 		return err == nil && strings.Contains(fmt.Sprint(found), fmt.Sprintf("connection %d has a transaction", id))
 	}, time.Minute, 100*time.Millisecond)

@@ -12,9 +12,9 @@ import (
 
 // Graces checks that the longest grace of any session counts for all, as long
 // as that session exists. The function database makes a database. It returns
-// the data source name of that one with the given parameters, and a function
-// that runs statements in it. The statement lose makes the data those of
-// another server, and rest selects the seconds that are left of the grace.
+// functions for its data source name with the given parameters, and for running
+// a statement. The statement lose makes the data look as if they came from
+// another server, and rest selects how many seconds of the grace are left.
 func Graces(t *testing.T, d driver.Driver, database func() (dsn func(...string) string, query func(string) string), lose, rest string) {
 	for closed, want := range map[bool]float64{false: 3600, true: 10} {
 		dsn, query := database()

@@ -18,7 +18,7 @@ import (
 // DeadSessions configures [LockedRows] for a driver.
 type DeadSessions struct {
 	Connector driver.Connector
-	Timeout   time.Duration // of the sessions
+	Timeout   time.Duration // session timeout of the connector
 	// CutOff disconnects a session of the connector from the server until heal
 	// is called.
 	CutOff func(s driver.Session) (heal func())

@@ -23,7 +23,7 @@ func Open(t testing.TB, driver, dsn string) *dlock.Client {
 type Loss struct {
 	*testing.T
 	Driver string
-	Client *dlock.Client // of the holder
+	Client *dlock.Client // the holder's client
 	Holder *dlock.Lock
 	Cut    func() // disconnects the holder from the server
 }
@@ -45,9 +45,9 @@ func (l *Loss) Hold() {
 	l.Holder = Lock(l, l.Client.RWMutex("q"))
 }
 
-// GrantsLater checks that a contender with a new client does not get the lock
-// before the holder knows of its loss. The contender waits for the grace, whatever
-// its data source name says of empty stores.
+// GrantsLater checks that a contender with a new client gets the lock only
+// after the holder knows of its loss. It removes empty_is_new from the
+// contender's data source name, because that could skip the grace.
 func (l *Loss) GrantsLater(dsn string) *dlock.Lock {
 	l.Helper()
 	if l.Holder.Err() != nil {

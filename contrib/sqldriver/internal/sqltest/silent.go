@@ -27,7 +27,7 @@ type Silence struct {
 	mu     sync.Mutex
 	texts  []string // guarded by mu
 	opened int      // connections so far; guarded by mu
-	silent int      // how many of these, the first ones, have fallen silent; guarded by mu
+	silent int      // connections, from the first on, that forget made silent; guarded by mu
 }
 
 // NewSilence returns a Silence in front of the server at addr.
@@ -41,7 +41,7 @@ func NewSilence(t *testing.T, addr string) *Silence {
 // lost is the operation of a request that never arrives.
 const lost = 1
 
-// protocol makes each piece of bytes from the client a request.
+// protocol treats each chunk of bytes from the client as a request.
 func (s *Silence) protocol() (requests, replies testenv.FrameReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Silence) Begin(texts ...string) {
 	s.texts = texts
 }
 
-// begins reports whether b makes its connection fall silent: because it contains
-// the text, see Begin, or because the connection is one of those to be silent.
+// begins reports whether b makes its connection fall silent, because b contains
+// the next text of Begin or because forget has made that connection silent.
 func (s *Silence) begins(b []byte, number int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ type Connecting func(t *testing.T) (driver.Session, *Silence)
 
 // SilentConnection checks that requests on a connection that falls silent
 // return, even without a deadline. sent returns a name as encoded in a request.
-// dead adds a session that has expired, with a node in the queue "queue", to the
-// database of a session.
+// dead adds an expired session, with a node in the queue "queue", to the
+// database of the given session.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
 	silentBackground(t, connect, sent, dead)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -240,7 +240,7 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 	select {
 	case <-s.Done():
 		t.Errorf("the session has ended: %v", s.Err())
-	case <-time.After(driver.Inspect(s).Describe().Timeout): // by now, heartbeats have used new connections
+	case <-time.After(driver.Inspect(s).Describe().Timeout): // long enough for heartbeats to use new connections
 	}
 }
 

@@ -19,18 +19,18 @@ import (
 // Store is the database of one test. It is a connector whose sessions are of
 // type [Session], and so have faults between them and the server.
 type Store struct {
-	Addr    string // of the server
+	Addr    string // the server's address
 	Notices string // see [hooks.NewNetwork]
 	Admin   *sql.DB
 	Outages bool // the test sometimes kills the server, so Exec ignores errors
 
-	// Begin begins a session, with a dialer and a wrapper of its store.
+	// Begin begins a session that uses dial, and the store that wrap returns.
 	Begin func(ctx context.Context, dial Dial, wrap func(session.Store) session.Store) (*session.Session, error)
 	// Connector returns a connector without faults.
 	Connector func() driver.Connector
-	// Late returns another store for a session.
+	// Late returns another store for the session with this id.
 	Late func(id string) sqlstore.Store
-	// Own turns a statement into one of this database. It may be nil.
+	// Own adapts a statement to this database. It may be nil.
 	Own func(text string) string
 }
 
@@ -96,10 +96,10 @@ func (s *Session) Close() error {
 
 // ByHandTexts are the statements by which somebody changes a database by hand.
 type ByHandTexts struct {
-	End         string   // of a session
-	RemoveQueue []string // with its name
-	RemoveNode  string   // with the queue and the name
-	PutNode     string   // with the queue, the name, and the data
+	End         string   // takes the session ID
+	RemoveQueue []string // each takes the queue
+	RemoveNode  string   // takes the queue and the name
+	PutNode     string   // takes the queue, the name, and the data
 }
 
 // Conformance returns the configuration of the kit for connectors that are, or
