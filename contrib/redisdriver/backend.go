@@ -26,11 +26,11 @@ type backend struct {
 	*settings
 	connector *connector
 	id        string
-	secret    string // makes the session's operations unpredictable
+	secret    string // makes operation IDs unpredictable
 	link      *link
-	received  receipt                   // of the latest Begin
-	grace     time.Duration             // the longest of all sessions, when this one began
-	looked    atomic.Pointer[time.Time] // when the server's settings were checked
+	received  receipt                   // recorded by the latest Begin
+	grace     time.Duration             // longest grace of all sessions when this one began
+	looked    atomic.Pointer[time.Time] // when the server's settings were last checked
 
 	host      session.Host
 	first     *redis.PubSub // the subscription made by Connect
@@ -64,8 +64,8 @@ func micros(reply any) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// End implements [session.Store]. It uses a new connection, because those of
-// the session are closed.
+// End implements [session.Store]. It closes the session's connections first, so
+// it needs a new one for its request.
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)
@@ -103,8 +103,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// operation returns the operation of a Create. It is the proof in the notice
-// that the node was released, so nobody may be able to guess it.
+// operation returns the operation ID of a Create. The notice of a release
+// contains it as the proof, so nobody may be able to guess it.
 func (b *backend) operation(number int64) string {
 	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
 	return fmt.Sprintf("%d-%x", number, hash[:8])
@@ -151,8 +151,8 @@ func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	return err
 }
 
-// Look implements [session.Store]. It doesn't list a whole queue, which may be
-// long, if only some of its nodes matter.
+// Look implements [session.Store]. If a query names nodes, Look asks only for
+// these, because the whole queue may be long.
 func (b *backend) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
 	var args []any
 	for _, q := range ask {
@@ -199,7 +199,7 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 		now, _ := parts[2].(int64)
 		info.Token, info.Created = seq, time.UnixMicro(min(seq, now)) // sequences may be ahead of the clock
 		info.SessionLeft = micros(parts[1])
-		if b.id == observer && info.SessionLeft <= 0 { // no script of an observer ends sessions
+		if b.id == observer && info.SessionLeft <= 0 { // an observer's scripts don't remove ended sessions
 			return info, driver.ErrGone
 		}
 	}

@@ -22,8 +22,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns what to do about an error of Connect, unless the server's
-// reply says it.
+// adviceOn returns advice on an error of Connect, or nothing if the error
+// itself says what to do.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -42,7 +42,6 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// checkServer checks the settings of the session's server.
 func (b *backend) checkServer(ctx context.Context) []driver.Finding {
 	config, err := do(ctx, b.link, func(c *redis.Client) (map[string]string, error) { return configuration(ctx, c) })
 	found := weaknesses(config, err)
@@ -81,11 +80,11 @@ func parseInfo(text string) map[string]string {
 	return lines
 }
 
-// lastSequence is the highest sequence, after which no node can be created.
+// lastSequence is the highest sequence. After it, no node can be created.
 const lastSequence = 1<<53 - 1
 
-// checkSequences checks how many sequences remain. The latest one is the
-// server's time in microseconds, or higher if its clock was once ahead.
+// checkSequences checks how many sequences remain. The latest one is the time
+// of its node in microseconds, or higher if the server's clock was once ahead.
 func (b *backend) checkSequences(ctx context.Context) (f driver.Finding) {
 	text, err := do(ctx, b.link, func(c *redis.Client) (string, error) {
 		return c.Get(ctx, b.key("seq")).Result()

@@ -38,12 +38,12 @@ type Options struct {
 // *redis.ClusterClient.
 //
 // The connector takes over the client's addresses, login, database, TLS
-// configuration, dialer, OnConnect and timeouts. With them, each session opens
-// its own connections, up to PoolSize and seven more. It takes none from the
-// client's pool, because a heartbeat must not wait for the program's requests,
-// and because go-redis can't interrupt a request that meets its time limit. The
-// size of the client's pool therefore does not matter. Closing the client
-// leaves the sessions open, and closing sessions leaves the client open.
+// configuration, dialer, OnConnect and timeouts. Each session uses them to open
+// up to PoolSize+7 connections of its own. Sessions take none from the client's
+// pool, because a heartbeat must not wait for the program's requests, and
+// because go-redis can't interrupt a request at its time limit. The size of the
+// client's pool therefore does not matter. Closing the client leaves the
+// sessions open, and closing sessions leaves the client open.
 //
 // The client's hooks, Limiter, retries and routing to replicas have no effect:
 // the driver's requests always go to the master, and go-redis does not repeat
@@ -51,9 +51,9 @@ type Options struct {
 // dialer does with TLS, a dial may outlast Close by the dial timeout.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid. It
-// also rejects other clients: a *redis.Ring, whose servers know nothing of each
-// other's locks, and clients of redis.NewFailoverClusterClient, whose reads may
-// go to replicas.
+// rejects clients of any other type, such as a *redis.Ring, whose servers know
+// nothing of each other's locks, and clients of redis.NewFailoverClusterClient,
+// whose reads may go to replicas.
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
 	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace, emptyNew: options.EmptyIsNew}
 	own := s.parameters()
@@ -137,7 +137,7 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 		DialTimeout: c.DialTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout,
 	}
 	if o.Dialer == nil {
-		of := *o // keep drops the TLS configuration from o
+		of := *o // a copy, because keep clears o.TLSConfig
 		o.Dialer = redis.NewDialer(&of)
 	}
 	return o
@@ -148,7 +148,7 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 const dialLimit = 64
 
 // dialByClient dials with the dialer of the client that was passed to
-// NewConnector. That may ignore ctx, but dialByClient does not.
+// NewConnector. It returns when ctx ends, even if that dialer ignores ctx.
 func (l *link) dialByClient(ctx context.Context, network, addr string) (net.Conn, error) {
 	select {
 	case l.dials <- struct{}{}:

@@ -20,9 +20,8 @@ func withClock(t *testing.T, params string) *store {
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns the time until the only session with a node expires by the
-// server's clock. It fails the test if there is no such session or more than
-// one.
+// leftOf returns the time until the session that has a node expires by the
+// server's clock. It fails the test if no session has a node.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do

@@ -249,7 +249,8 @@ func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
 	require.ErrorIs(t, beat(t.Context(), session), driver.ErrSessionEnded)
 }
 
-// Callers may use all connections that pool_size permits.
+// Heartbeats must succeed even if calls use all the connections that pool_size
+// permits.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made := s.session()
@@ -443,7 +444,7 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
-// Versions before layout 1 stored none.
+// Versions of dlock before layout 1 stored no layout, which counts as 0.
 func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()

@@ -128,8 +128,8 @@ func connected(t *testing.T, replica *redistest.Server) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// As when redis-cli --rdb copies the data. The server takes a new replication ID
-// with its first replica, and when it has had none for repl-backlog-ttl.
+// A server gets a new replication ID when its first replica connects, even if
+// that is redis-cli --rdb, and when it has had none for repl-backlog-ttl.
 func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.With("repl-backlog-ttl 1")), longTimeout)
 	made, joined := s.join(t, "stock/42")
@@ -185,8 +185,8 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 	master.Restart()
 	for _, s := range []driver.Session{known, unknown} {
-		// A request that the replica refuses closes all connections, also one on
-		// which another request waits.
+		// Retry, because a request that the replica refuses closes all
+		// connections, including one on which another request waits.
 		var err error
 		require.Eventually(t, func() bool {
 			_, err = s.List(t.Context(), "stock/42")
@@ -276,7 +276,7 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	require.ErrorContains(t, err, "no lock is granted for another")
 	require.Nil(t, moved)
 
-	// That attempt has ended the sessions, whose leases may still run.
+	// This Connect has ended the sessions, but their leases may still run.
 	moveKeys(t, "walk", to, from)
 	_, err = c.Connect(short(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
@@ -308,8 +308,8 @@ func short(t *testing.T) context.Context {
 }
 
 // While a cluster moves keys between servers, Redis aborts a script at the
-// first missing key but keeps the changes made so far. They must not leave a
-// node.
+// first missing key but keeps the script's earlier changes, which must not
+// leave a node.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

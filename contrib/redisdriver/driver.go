@@ -19,7 +19,7 @@ func init() { dlock.Register("redis", Driver{}) }
 // The package documentation describes the data source name.
 type Driver struct {
 	// Password, if not nil, returns the password for each new connection, such
-	// as a token of a cloud service. The data source name then has none.
+	// as a cloud service's token. The data source name must then have none.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -47,18 +47,18 @@ type connector struct {
 
 // Connect begins a session. It fails if the server may evict locks, and logs a
 // warning if the server does not show its settings. About once a minute, a
-// session looks at them again, and ends if the server may evict locks.
+// session checks this again, and ends if the server may evict locks.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, strings.ToLower(rand.Text()[:16]))
 }
 
-// Observe implements [driver.Observer]. A replica will do, and so will a server
-// whose memory is full.
+// Observe implements [driver.Observer]. It also works on a replica, and on a
+// server whose memory is full.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, observer)
 }
 
-// observer is the ID in requests of sessions that only observe.
+// observer is the session ID of a session that only observes.
 const observer = ""
 
 func (c *connector) connect(ctx context.Context, id string) (driver.Session, error) {
@@ -68,7 +68,7 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	c.mu.Unlock()
 	s, err := b.connect(ctx)
 	order := b.link.order()
-	if err != nil { // do not begin with a server that accepts connections but never answers
+	if err != nil { // this server may accept connections but never answer, so try it last next time
 		order = append(slices.Clone(order[1:]), order[0])
 	}
 	c.mu.Lock()

@@ -31,7 +31,7 @@ type settings struct {
 	tls       *tlsFiles
 	secret    dsn.Secret
 	sentinel  *sentinel
-	watchers  dsn.Secret // of the Sentinels
+	watchers  dsn.Secret // the Sentinels' password
 
 	// dialer is the dialer of the client passed to NewConnector, or nil. It
 	// does TLS, and it finds the master if the client uses Sentinel.
@@ -82,7 +82,7 @@ func (s *settings) checkSecrets(program func(context.Context) (string, error)) e
 	return s.secret.Check(s.options().Password != "", program)
 }
 
-// withSecret makes each new connection log in with the password of that moment.
+// withSecret makes each new connection log in with the current password.
 func withSecret(o redis.Options, secret *dsn.Secret) *redis.Options {
 	if user := o.Username; secret.Changes() {
 		o.CredentialsProviderContext = func(ctx context.Context) (string, string, error) {
@@ -176,8 +176,8 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// splitHosts takes all hosts but the first out of a list separated by commas,
-// which url.Parse does not accept.
+// splitHosts moves all hosts but the first from a comma-separated list to more,
+// because url.Parse does not accept such a list.
 func splitHosts(rest string, from int) (first string, more []string, err error) {
 	list, after, port := rest[from:], "", "6379"
 	if i := strings.IndexAny(list, "/?#"); i >= 0 {

@@ -34,7 +34,7 @@ const (
 )
 
 // replied reports whether err is an error reply from Redis whose text begins
-// with word, before which a proxy may put ERR.
+// with word, or with "ERR " and word, as a proxy may send it.
 func replied(err error, word string) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), word) || strings.HasPrefix(reply.Error(), "ERR "+word))
@@ -61,8 +61,8 @@ func mark(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		// The driver's own timeout ended the dial, so the result must not match
-		// the error of a context.
+		// The driver's own timeout ended the dial, not the caller's context, so
+		// the result must not match a context error.
 		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err)
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
@@ -92,13 +92,14 @@ func mark(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// forbidden reports whether the server denied the user a permission. Errors
-// from connecting may come from a Sentinel, which has its own users.
+// forbidden reports whether the server denied the user a permission. It ignores
+// dial errors, which may come from a Sentinel with its own users.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// The others are for a user who may run the script but not its commands.
+	// A user who may run the script but not its commands gets the last two
+	// replies.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 

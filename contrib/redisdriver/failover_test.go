@@ -33,8 +33,8 @@ func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
 	return &loss{store: s, successor: s}
 }
 
-// replica starts a replica that stops replicating after an earlier lock has
-// been released, so it never hears of the locks taken later.
+// replica starts a replica that learns of one lock and its release, but of none
+// of the locks taken after them.
 func (l *loss) replica(options ...redistest.Option) *redistest.Server {
 	replica, replication := newReplica(l.t, l.server, options...)
 	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
@@ -96,8 +96,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// As a replica, the former master copies the other server's lagging data, which
-// still name it as their master.
+// As a replica, the former master copies outdated data, which still name this
+// server as their master.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -105,7 +105,7 @@ func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	promote(replica)
 	follow(t, l.server, replica)
 	promote(l.server)
-	l.server.Do("CONFIG", "RESETSTAT") // forgets what it received as a replica
+	l.server.Do("CONFIG", "RESETSTAT") // clears the statistics that show that it was a replica
 	l.grantsLater(holder)
 }
 
@@ -124,7 +124,7 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// The data of another database are current, too, but not those of the holder.
+// The data of the database that is swapped in are current, but lack the holder.
 func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
 		t.Run(name, func(t *testing.T) {

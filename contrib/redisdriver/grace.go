@@ -11,16 +11,16 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// receipt records the time by which enough replicas had received an attempt to
-// begin a session, and the master that they had then. It is zero if unknown.
+// receipt records when enough replicas had received an attempt to begin a
+// session, and which master they followed then. It is zero if unknown.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
 	generation string // the master's replication ID
 }
 
-// Begin implements [session.Store]. If the data come from an earlier generation,
-// as after a fail-over or restart, the session begins only when all leases of
-// that generation are over.
+// Begin implements [session.Store]. If the data come from an earlier generation
+// (the master's replication ID has changed, as after a fail-over or restart),
+// the session begins only when all leases of that generation are over.
 func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Begun, err error) {
 	empty := "0"
 	if b.emptyNew {
@@ -45,15 +45,15 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	begun.Generation, _ = parts[1].(string)
 	if begun.Wait == 0 {
 		b.grace = micros(parts[2])
-		if own := b.graceTime(); own < b.grace { // after a loss of all data, this client would not wait for the other's lease
+		if own := b.graceTime(); own < b.grace { // if all data were lost, this client would not wait until the others' leases end
 			b.connector.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
 				"at least their longest session_timeout", "own", own, "longest", b.grace)
 		}
 		return begun, nil
 	}
 	if b.link.confirmed.Load() > 0 {
-		// The replicas may have followed another master until they received
-		// this attempt, so the next one has the time of receipt.
+		// Until they received this attempt, the replicas may have followed
+		// another master, so the next attempt tells when they received it.
 		now, _ := parts[4].(int64)
 		b.received = receipt{at: now + time.Since(sent).Microseconds(), generation: begun.Generation}
 	}
@@ -75,16 +75,16 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
 }
 
-// confirmBy has that many replicas confirm each heartbeat from now on. It reports
-// whether they were fewer before.
+// confirmBy makes at least this number of replicas confirm each heartbeat from
+// now on. It reports whether fewer had to confirm before.
 func (l *link) confirmBy(replicas any) bool {
 	n, _ := replicas.(int64)
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
 }
 
 // evalConfirmed runs a script, and fails unless enough replicas confirm that
-// they have received its changes. WAIT covers only changes made on its own
-// connection.
+// they have received its changes. WAIT goes over the script's connection,
+// because it covers only changes made there.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)

@@ -23,7 +23,7 @@ import (
 type link struct {
 	settings *settings
 	listener *line         // for the subscription
-	dials    chan struct{} // one for each dial in flight by dialByClient
+	dials    chan struct{} // holds an element for each dial in flight by dialByClient
 	life     context.Context
 	end      context.CancelFunc
 
@@ -56,8 +56,8 @@ func (l *link) newLine() *line {
 	return x
 }
 
-// take returns an idle line, or a new one, so that heartbeats never wait for
-// calls. The session limits the number of requests.
+// take returns an idle line, or a new one if all are in use, so that heartbeats
+// never wait for calls. The session limits how many are in use.
 func (l *link) take() *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,7 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the error reply to the handshake if that caused err, or err.
+// reason returns the handshake's error reply if that caused err, otherwise err.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
@@ -216,7 +216,7 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn closes the connection. It and discard need x.mu.
+// closeConn closes the connection. x.mu must be held, as for discard.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -233,7 +233,8 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects to the server that has the keys, as the dialer of go-redis.
+// dial connects to the server that has the keys. It is the dialer of the
+// go-redis client with this number.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -317,8 +318,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed returns failed, which joins the errors of several attempts. It is
-// temporary if one of these is, which passing reports.
+// mixed returns failed, which joins the errors of several attempts. If passing
+// is set, one of them is temporary, and so is the result.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -395,12 +396,12 @@ func (l *link) sentinels() bool {
 	return l.settings.sentinel != nil || l.settings.dialer != nil && l.settings.addrs[0] == failoverAddr
 }
 
-// followSentinels turns to the master that the Sentinels name, until ctx ends.
-// After a planned fail-over, the old master answers its clients for seconds.
-// Its sessions have to end before the new master's grace does. If no Sentinel
-// answers, the heartbeats decide.
+// followSentinels keeps l at the master that the Sentinels name, until ctx
+// ends. After a planned fail-over, the old master still answers for seconds,
+// but its sessions have to end before the new master's grace does. If no
+// Sentinel answers, the session lasts as long as its heartbeats succeed.
 func (l *link) followSentinels(ctx context.Context) {
-	probe := newLink(l.settings) // no request of l waits for it
+	probe := newLink(l.settings) // separate, so that requests of l never wait for it
 	defer probe.close()
 	for session.Sleep(ctx, l.settings.timeout/4) {
 		limited, cancel := context.WithTimeout(ctx, l.settings.timeout/4)
@@ -412,7 +413,7 @@ func (l *link) followSentinels(ctx context.Context) {
 	}
 }
 
-// turnTo closes the connections with another master than the one at addr.
+// turnTo closes all connections if the previous master was not at addr.
 func (l *link) turnTo(addr string) {
 	l.mu.Lock()
 	before := l.master
@@ -426,7 +427,7 @@ func (l *link) turnTo(addr string) {
 // askSentinels asks one Sentinel after another for the master's address. It
 // leaves some of the time in ctx for connecting to the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
-	if l.settings.sentinel == nil { // the client's dialer asks them
+	if l.settings.sentinel == nil { // the client's dialer asks the Sentinels
 		conn, addr, err := l.dial(ctx, "tcp")
 		if err == nil {
 			_ = conn.Close()
@@ -530,7 +531,7 @@ func (l *link) cutShort(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", cutShort(ctx), l.pending)
 }
 
-// locate adds the server's address, which go-redis leaves out.
+// locate adds the server's address to errors from which go-redis omits it.
 func (l *link) locate(err error) error {
 	var reply redis.Error
 	server := l.address()

@@ -9,7 +9,7 @@ import (
 )
 
 // member is an entry of the sorted set in which Redis keeps a queue, in the
-// form name/owner/operation/data. Other programs may write only a name.
+// form name/owner/operation/data. Entries by other programs may be only a name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {
@@ -22,7 +22,6 @@ func parseMember(text string) (m member) {
 
 var errReply = errors.New("redisdriver: the server's reply is not that of the script")
 
-// nodes parses a list of members.
 func (b *backend) nodes(reply any) ([]session.Node, error) {
 	texts, ok := reply.([]any)
 	if !ok {

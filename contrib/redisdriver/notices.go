@@ -22,8 +22,8 @@ func (b *backend) Start(h session.Host) {
 
 func (b *backend) Listening(string, bool) bool { return b.listening.Load() }
 
-// Subscribe implements [session.Notifier]. The store keeps what a session
-// watches, so there is nothing to repeat after a connection broke.
+// Subscribe implements [session.Notifier]. The store keeps a session's watches,
+// so they need not be repeated after the connection was lost.
 func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.Snapshot, err error) {
 	var reply any
 	switch {

@@ -65,7 +65,8 @@ func (n noticesOnly) End(context.Context) error {
 	return nil
 }
 
-// A proof that is the same in another session could be learned there.
+// Sessions must not share proofs, because a client that learns a proof in its
+// own session could forge a notice for another session.
 func TestNobodyCanGuessAProof(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	proofs := make(map[string]bool)

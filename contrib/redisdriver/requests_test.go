@@ -90,8 +90,8 @@ func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	}, 30*time.Second, time.Millisecond, "the holder never had %d waiters", n)
 }
 
-// The next holder, which may be of the same session, sends only its Create and
-// its Delete.
+// The next holder sends only its Create and its Delete, even if it has the same
+// session as the holder before.
 func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -182,7 +182,8 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + inside(made).id)}, channels)
 }
 
-// A queue may hold thousands of nodes, whose data are for readers only.
+// Replies about a whole queue must leave out the data of nodes, because a queue
+// may hold thousands of nodes and only Read needs their data.
 func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other := s.session()
@@ -220,7 +221,7 @@ func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	joined, err := made.Create(t.Context(), "stock/42", waits)
 	require.NoError(t, err)
 	s.proxy(made).Keep()
-	s.proxy(made).DropConnections() // notices may be lost
+	s.proxy(made).DropConnections() // makes the session look, because notices may be lost
 	var look []string
 	require.Eventually(t, func() bool {
 		for _, c := range s.proxy(made).Commands() {

@@ -184,8 +184,8 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// To reject a create that is still in flight, its cancellation leaves a mark in
-// the store. If the create has run, or has been rejected, there must be no mark,
+// When a create is cancelled, the store keeps a mark to reject the create if it
+// arrives later. Once the create has run or was rejected, no mark may stay,
 // because it would take memory until the session ends, perhaps for months.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)

@@ -9,22 +9,22 @@ local sessions = P .. 'sessions'
 
 local gen = P .. 'gen'
 
--- The grace and the number of replicas that each session asks for. The greatest count for
--- all, because a lease is only as safe as the weakest client lets it be.
+-- The grace and the number of replicas that each session asks for. The greatest apply to
+-- all sessions, because a lease is only as safe as the weakest client lets it be.
 local graces, replicas = P .. 'graces', P .. 'replicas'
 
 local function most(key) return tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or 0) end
 
 local function exact(n) return string.format('%.0f', n) end
 
--- note stores the latest time or sequence, by which a later generation knows that the
--- clock of its server is behind.
+-- note stores the latest time or, if higher, the latest sequence. A later generation
+-- compares it with its own server's clock to see whether that clock is behind.
 local function note()
   redis.call('SET', P .. 'floor', exact(math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)))
 end
 
--- find returns the member of a queue for the node of that name, and its score. A node
--- whose score is not its sequence was made by another program. It is found by a search.
+-- find returns the queue's member for the node of that name, or nil. The second pass
+-- searches the whole queue, because a node made by another program may have any score.
 local function find(queue, name)
   local q = P .. 'q:' .. queue
   local prefix = name .. '/'
@@ -43,8 +43,8 @@ local function find(queue, name)
   return nil
 end
 
--- brief shortens the first n members of other sessions to their names, because a queue may
--- be long.
+-- brief goes through the first n members, and shortens those of other sessions to their
+-- names, because a queue may be long.
 local function brief(members, n)
   for i = 1, n do
     if not string.find(members[i], '/' .. self .. '/', 1, true) then members[i] = string.match(members[i], '^[^/]*') end
@@ -52,8 +52,8 @@ local function brief(members, n)
   return members
 end
 
--- owned returns the member of the session's node with that sequence, and its name and
--- operation.
+-- owned returns the member for the session's node with that sequence, and the node's name
+-- and operation.
 local function owned(queue, session, seq)
   for _, m in ipairs(redis.call('ZRANGEBYSCORE', P .. 'q:' .. queue, seq, seq)) do
     local name, owner, op = string.match(m, '^([^/]*)/([^/]*)/([^/]*)/')
@@ -62,9 +62,10 @@ local function owned(queue, session, seq)
   return nil
 end
 
--- made returns the queue of a create, and the member and the name of its node if it is in
--- the queue. v is a value of s:SESSION. A key of another type, which another program has
--- made, has no node, and must not keep a session from its end.
+-- made returns the queue to which a create added its node and, if the node is still
+-- there, the node's member and name. v is a value of s:SESSION. A queue's key that
+-- another program has made with another type holds no node. It must not stop the session
+-- from being ended.
 local function made(session, v)
   local seq, queue = string.match(v or '', '^(%d+)/(.*)$')
   if not seq or redis.call('TYPE', P .. 'q:' .. queue).ok ~= 'zset' then return queue end
@@ -76,16 +77,16 @@ local function send(session, why, name, queue, proof)
   redis.call('PUBLISH', P .. 'c:' .. session, why .. '/' .. name .. '/' .. (proof or '') .. '/' .. queue)
 end
 
--- changed tells the sessions that watch the whole queue of a change.
+-- changed tells the watchers, which watch the whole queue, that it has changed.
 local function changed(queue, watchers)
   for session in string.gmatch(watchers, '[^\n]+') do send(session, 'c', '', queue) end
 end
 
--- gone tells all sessions that watch the queue, or the node of that name, that this node
--- has gone. why is 'r' if its holder has released it, and 'c' otherwise. A release counts
--- only with its proof, the operation of the node, because anybody might publish. If a
--- session watches a released node for a node of its own, and its own node has gone as
--- well, then the session learns of its own node first.
+-- gone tells all sessions that watch the queue, or its node of that name, that the node
+-- has gone. why is 'r' if the holder has released it, and 'c' otherwise. A release counts
+-- only with the node's operation as proof, because anybody might publish. If a session
+-- watches a released node for a node of its own that has gone as well, the session learns
+-- of its own node first.
 local function gone(queue, name, why, proof)
   local w = P .. 'w:' .. queue
   if redis.call('EXISTS', w) == 0 then return end
@@ -114,8 +115,8 @@ local function gone(queue, name, why, proof)
   end
 end
 
--- waiting returns the lines of a node's watches whose own nodes are in the queue. It
--- tells the sessions of the other lines that their own nodes have gone.
+-- waiting returns those lines of a node's watches (session/own node) whose own nodes are
+-- still in the queue. It tells the other sessions that their own nodes have gone.
 local function waiting(queue, lines)
   local there = {}
   for _, m in ipairs(redis.call('ZRANGE', P .. 'q:' .. queue, 0, -1)) do
@@ -128,9 +129,9 @@ local function waiting(queue, lines)
   end))
 end
 
--- watch makes gone tell the session when the node of that name has gone, or, if name is
--- empty, when the queue has changed. A waiter that gives up leaves its line. If the lines
--- have grown by another 4096 bytes, watch removes those of such waiters.
+-- watch makes gone tell the session when the node of that name has gone or, if name is
+-- empty, when the queue has changed. A waiter that gives up leaves its line behind.
+-- Whenever the lines have grown by another 4096 bytes, watch removes such lines.
 local function watch(queue, name, entry)
   local w = P .. 'w:' .. queue
   local old = redis.call('HGET', w, name) or ''
@@ -141,9 +142,9 @@ local function watch(queue, name, entry)
   end
 end
 
--- drop removes a session and its nodes. It tells the sessions that watch them, and the
--- session itself. The session goes last: if the server ends the script in the middle, as
--- it does while a cluster moves the keys, then the next call of drop removes the rest.
+-- drop removes a session and its nodes, and tells the sessions that watch these nodes.
+-- The session goes last: if the server ends the script halfway, as it does while a
+-- cluster moves the keys, the next call of drop removes the rest.
 local function drop(session)
   local s = P .. 's:' .. session
   for _, v in ipairs(redis.call('HVALS', s)) do
@@ -159,10 +160,10 @@ local function drop(session)
   redis.call('ZREM', sessions, session)
 end
 
--- expire drops the sessions whose deadlines have passed. It reports whether there was
--- one. Each script that looks for nodes of other sessions calls it first. It begins
--- with a change that does nothing, because if its memory is full, the server ends a
--- script whose first change may need memory, as ZADD does.
+-- expire drops the sessions whose deadlines have passed, and reports whether there were
+-- any. Each script that looks for other sessions' nodes calls it first. Its first command
+-- changes nothing and needs no memory: a server whose memory is full ends a script if the
+-- script's first change may need memory, as ZADD does.
 local function expire()
   redis.call('ZREM', sessions, '')
   local passed = redis.call('ZRANGEBYSCORE', sessions, '-inf', now)
@@ -172,15 +173,17 @@ end
 
 local ended = { err = 'DLOCKENDED the store does not know the session' }
 
--- current reports whether the data are of the server's generation. If not, the sessions in
--- them have ended, and open has not begun the generation yet. A server takes a new ID when
--- it starts, and when it becomes a master, but also when its first replica comes, and when
--- it has had none for an hour. Its data are the same then if it has never been a replica
--- since it started. The data of a replica may be old. INFO takes longer than the rest of a
--- short script.
+-- current reports whether the data belong to the generation that the server's replication
+-- ID names. If not, their sessions have ended, and open has yet to begin the new
+-- generation. A server gets a new ID when it starts or becomes a master, but also when
+-- its first replica connects or when it has had none for an hour. In the last two cases
+-- current adopts the new ID, unless the server has been a replica since it started,
+-- because a replica's data may be old. delete calls current only if it must, because INFO
+-- is slow compared with a short script.
 local generation
 
--- unreplaced reports whether the process that began the generation still has its data.
+-- unreplaced reports whether the server is the process that began the generation, and has
+-- not been a replica since it started.
 local function unreplaced(replication)
   local run = redis.call('HGET', gen, 'run')
   return run and string.find(replication, 'master_replid2:0+%s')
@@ -197,16 +200,17 @@ local function current()
   generation = string.match(replication, 'master_replid:(%x+)')
   if redis.call('HGET', gen, 'id') == generation then return true end
   if not unreplaced(replication) then
-    if redis.call('EXISTS', gen) == 1 then ended = { err = 'DLOCKLOST' } end -- open begins with a grace
+    if redis.call('EXISTS', gen) == 1 then ended = { err = 'DLOCKLOST' } end -- so open waits for a grace
     return false
   end
-  expire() -- begins with a change that needs no memory
+  expire() -- goes first, because HSET may need memory
   redis.call('HSET', gen, 'id', generation)
   return true
 end
 
--- alive reports whether the store knows the session. It calls expire first. A session
--- without a name only observes: it changes nothing, so that a replica will do.
+-- alive calls expire, and reports whether the store knows the session. For a session
+-- without a name, which only observes, it changes nothing, so that a replica can run the
+-- script.
 local function alive()
   if self == '' then return true end
   if not current() then return nil end

@@ -1,5 +1,5 @@
--- create appends a node. It returns the sequence, the members that were in the queue
--- before, of other sessions the last one and the names of the rest, and the time.
+-- create appends a node. It returns the node's sequence, the members before it, and the
+-- time. Members of other sessions are shortened to names, except for the last member.
 --   ARGV: session, queue, operation, prefix, data, '1' to watch the last node
 if not current() then return ended end
 local deadline = redis.call('ZSCORE', sessions, self)
@@ -12,7 +12,7 @@ local q = P .. 'q:' .. queue
 local seq = string.format('%010.0f', now)
 local last = redis.call('SET', KEYS[1], seq, 'GET')
 if last and tonumber(last) >= now then
-  if tonumber(last) >= 9007199254740991 then -- numbers of Lua are exact below 2^53
+  if tonumber(last) >= 9007199254740991 then -- Lua's numbers are exact only below 2^53
     redis.call('SET', KEYS[1], last)
     return { err = 'ERR the sequences of this namespace are used up: use another namespace' }
   end
@@ -21,7 +21,7 @@ if last and tonumber(last) >= now then
 end
 local s = P .. 's:' .. self
 if redis.call('HSETNX', s, op, seq .. '/' .. queue) == 0 then
-  if redis.call('HGET', s, op) == '-' then redis.call('HDEL', s, op) end -- a create comes once
+  if redis.call('HGET', s, op) == '-' then redis.call('HDEL', s, op) end -- no other create has this operation
   return { err = 'DLOCKCANCELLED the operation was cancelled' }
 end
 local before = redis.call('ZRANGE', q, 0, -1)

@@ -1,6 +1,6 @@
--- delete removes a node of the session. A node that is there belongs to a session that no
--- script has dropped. If nobody watches the queue, a removal from data of an earlier
--- generation makes nobody a holder.   ARGV: session, queue, sequence, 'r' or 'c'
+-- delete removes a node of the session. If the node is there, so is the session, because
+-- drop removes both. Old data matter only if somebody watches the queue: otherwise the
+-- removal makes nobody a holder.   ARGV: session, queue, sequence, 'r' or 'c'
 local queue = ARGV[2]
 if redis.call('EXISTS', P .. 'w:' .. queue) == 1 and not current() then return ended end
 local member, name, op = owned(queue, self, ARGV[3])

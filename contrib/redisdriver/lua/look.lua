@@ -1,7 +1,7 @@
--- look returns the members of queues, of other sessions the names only, or the members for
--- the nodes of the given names. In the latter case, a key of another type, which another
--- program has made, has none.
--- ARGV: session, for each queue: its name, the number of names or -1 for all nodes, names...
+-- look returns all members of a queue, those of other sessions shortened to names, or
+-- only the members for the given names. When names are given, a key that another program
+-- has made with another type counts as an empty queue.
+--   ARGV: session, for each queue: its name, the number of names or -1 for all nodes, names...
 if not alive() then return ended end
 local found, i = {}, 2
 while ARGV[i] do

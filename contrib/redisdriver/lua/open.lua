@@ -1,14 +1,13 @@
--- open begins a session. If the data are of another generation, no session begins before
--- all leases of that one are over. What is left of this grace is counted down at each
--- attempt, and not stored as a time, because a machine that has just started may get its
--- clock set.
--- open returns the microseconds until the next attempt, or 0 if the session has begun, the
--- generation, its grace, what is left of it, the time, and how many replicas must confirm
--- each attempt and heartbeat.
+-- open begins a session. If the data are of an earlier generation, no session begins
+-- before all leases of that generation are over. Each attempt reduces what is left of
+-- this grace. The time of its end is not stored, because the clock of a machine that has
+-- just started may still be corrected. open returns the microseconds until the next
+-- attempt (0 if the session has begun), the generation, its grace, what is left of the
+-- grace, the time, and how many replicas must confirm each attempt and heartbeat.
 --   ARGV: session, timeout and grace in microseconds, '1' if a store without data is new,
---   the time by which enough replicas had received an attempt, and its generation, how
---   many replicas the session asks for, and the number of the database
-local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- of the grace that runs
+--   when enough replicas had received an earlier attempt, the generation of that attempt,
+--   how many replicas the session asks for, and the number of the database
+local known = tonumber(redis.call('HGET', gen, 'grace') or 0) -- 0 if no grace is under way
 local grace = math.max(tonumber(ARGV[3]), known, most(graces))
 local confirm = math.max(tonumber(ARGV[7]), tonumber(redis.call('HGET', gen, 'replicas') or 0), most(replicas))
 local layout = '1' -- changes whenever clients of an earlier version could misread a key
@@ -37,18 +36,18 @@ if not begun then
   redis.call('HSET', gen, 'db', db, 'layout', layout)
   for _, session in ipairs(redis.call('ZRANGE', sessions, 0, 99)) do drop(session) end
   if rest > 0 or redis.call('ZCARD', sessions) > 0 then
-    redis.call('HDEL', gen, 'id', 'run') -- the data may go back to the server that has these
+    redis.call('HDEL', gen, 'id', 'run') -- in case the data return to the server that these describe
     redis.call('HSET', gen, 'next', generation, 'rest', exact(rest), 'at', exact(at), 'grace', exact(grace), 'replicas', confirm)
     return { math.max(math.min(rest, grace / 5), 1), generation, grace, rest, now, confirm }
   end
   redis.call('HDEL', gen, 'next', 'rest', 'at', 'grace', 'replicas')
   redis.call('HSET', gen, 'id', generation, 'run', string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '-')
-  -- The clock is behind, and the data may lack the sequences of the last minutes.
+  -- If the clock is behind, skip ten minutes: the data may lack the latest sequences.
   local floor = tonumber(redis.call('GET', P .. 'floor') or 0)
   if floor > now then redis.call('SET', KEYS[1], exact(floor + 600 * 1000000)) end
   note()
 end
-redis.call('ZADD', graces, ARGV[3], self) -- the first change, so that none is made if memory is full
+redis.call('ZADD', graces, ARGV[3], self) -- goes first: if memory is full, it fails before anything has changed
 if ARGV[7] ~= '0' then redis.call('ZADD', replicas, ARGV[7], self) end
 expire()
 redis.call('ZADD', sessions, now + ARGV[2], self)

@@ -1,5 +1,5 @@
--- remove removes the node of that name and token of any session. The token of another
--- program's node is 0.   ARGV: session, queue, name, token
+-- remove removes the node with that name and token, whatever session it belongs to. The
+-- token of a node made by another program is 0.   ARGV: session, queue, name, token
 if not alive() then return ended end
 local queue, name = ARGV[2], ARGV[3]
 local member = find(queue, name)

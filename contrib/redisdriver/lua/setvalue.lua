@@ -1,5 +1,5 @@
--- setvalue stores the value of a queue, for a node of the session that is in the queue.
--- ARGV: session, queue, sequence, value
+-- setvalue stores a queue's value for a node of the session, which must be in the queue.
+--   ARGV: session, queue, sequence, value
 if not alive() then return ended end
 local queue, seq = ARGV[2], ARGV[3]
 if not owned(queue, self, seq) then return { err = 'DLOCKGONE the node is not in the queue' } end

@@ -1,6 +1,6 @@
--- watchqueue makes the store tell the session of the next change of a queue. It returns
--- the members as look does. If nobody takes the lock for an hour, the store forgets the
--- watch, because its session looks again, too.   ARGV: session, queue
+-- watchqueue makes the store tell the session of the queue's next change. It returns the
+-- members as look does. If the queue stays empty for an hour, the store forgets the
+-- watch, which is safe because the session also looks on its own.   ARGV: session, queue
 if not alive() then return ended end
 watch(ARGV[2], '', self)
 local members = redis.call('ZRANGE', P .. 'q:' .. ARGV[2], 0, -1)
