@@ -38,9 +38,9 @@ type backend struct {
 
 	mu      sync.Mutex
 	own     map[int64]*node // nodes returned by Create, by token
-	sent    map[int64]*node // by session.Change.Number, for Creates that were not answered
+	sent    map[int64]*node // by session.Change.Number, for Creates without an answer yet
 	numbers map[string]*numbers
-	lost    int64 // the highest number that is never used again, see numbers
+	lost    int64 // new queues begin above this number: see numbers
 }
 
 // node is a node of this session.
@@ -48,12 +48,12 @@ type node struct {
 	queue  string
 	number int64
 	data   []byte
-	far    farNodes // what to watch when the session first waits
+	far    farNodes // keys to watch when the node first waits
 
 	// The fields below are guarded by backend.mu. The key is used again only
 	// once no request can still remove it.
-	uses int  // 1 while the session has the node, and 1 for each request under way that removes it
-	lost bool // a request that removes the node got no reply and may still arrive
+	uses int  // 1 while the session has the node, plus 1 for each removal in flight
+	lost bool // a removal got no reply and may still arrive
 }
 
 func newBackend(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *backend {
@@ -72,7 +72,7 @@ func sessionName(id clientv3.LeaseID) string {
 	return strings.Repeat("0", 16-len(digits)) + digits
 }
 
-// Begin implements [session.Store]. The lease has been granted before.
+// Begin implements [session.Store]. Connect has already created the lease.
 func (b *backend) Begin(context.Context, time.Duration) (session.Begun, error) {
 	return session.Begun{}, nil
 }
@@ -80,14 +80,14 @@ func (b *backend) Begin(context.Context, time.Duration) (session.Begun, error) {
 // Expire implements [session.Expirer]: etcd itself ends expired sessions.
 func (b *backend) Expire(context.Context) (bool, error) { return false, nil }
 
-// End implements [session.Store]. If called again, it uses a new client.
+// End implements [session.Store]. A second call opens a new client.
 func (b *backend) End(ctx context.Context) (err error) {
 	if b.client == nil {
 		if b.client, err = b.connector.client(ctx); err != nil {
 			return classify(ctx, err)
 		}
 	}
-	for { // closeSilent may have closed the connection with a server that soon answers again
+	for { // closeSilent may have closed the connection to a server that soon answers again
 		_, err = b.client.Revoke(ctx, b.id)
 		if code(err) != codes.Unavailable || !session.Sleep(ctx, 50*time.Millisecond) {
 			break
@@ -113,7 +113,6 @@ func (b *backend) ask(ctx context.Context, request func(context.Context) error) 
 	return classify(ctx, err)
 }
 
-// Do implements [session.Store].
 func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, err error) {
 	err = b.ask(ctx, func(ctx context.Context) (err error) {
 		switch c.Kind {
@@ -169,9 +168,9 @@ func (b *backend) create(ctx context.Context, c session.Change) (r session.Resul
 	return r, nil
 }
 
-// commit runs a transaction that must not arrive late: once Cancel has removed
-// nodes, etcd rejects every transaction that was sent before. If that happens to
-// one that still has a caller, commit sends it again.
+// commit runs a transaction that must not take effect late: once Cancel has
+// removed nodes, etcd rejects every transaction that was sent earlier. commit
+// sends a rejected transaction again, because its caller still waits for it.
 func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	key := b.settings.cancelled(b.id)
 	for {
@@ -189,7 +188,8 @@ func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.Tx
 	}
 }
 
-// undo frees the key of a Create that etcd has refused with err, and marks err.
+// undo handles the error of a Create. If that leaves no node, undo frees the
+// node's key, and marks err as a refusal.
 func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	refused := isRefusal(err)
 	if errors.Is(err, rpctypes.ErrNoSpace) { // may have made the node, because etcd checks the space again afterwards
@@ -203,8 +203,9 @@ func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	return err
 }
 
-// Cancel implements [session.Store]. While etcd is out of space, it can only
-// remove the nodes, and does not make it reject what arrives later.
+// Cancel implements [session.Store]. While etcd is out of space, Cancel only
+// removes the nodes. It then fails, because etcd would accept Creates that
+// arrive later.
 func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	return b.ask(ctx, func(ctx context.Context) error {
 		deletes := b.deletes(creates...)

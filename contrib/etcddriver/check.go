@@ -42,8 +42,8 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(found, more...), err
 }
 
-// adviceOn returns what to do about an error of Connect, unless the server's
-// answer says it.
+// adviceOn returns advice on an error of Connect, or nothing if the error
+// itself says what to do.
 func adviceOn(err error) string {
 	switch {
 	case code(err) == codes.PermissionDenied:
@@ -115,8 +115,8 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 	return found
 }
 
-// isProxy reports whether the server lacks a service that each etcd has, but an
-// etcd grpc-proxy does not pass on.
+// isProxy reports whether the server is an etcd grpc-proxy, which, unlike etcd,
+// does not offer the gRPC health service.
 func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool {
 	conn, err := client.Dial(endpoint)
 	if err == nil {

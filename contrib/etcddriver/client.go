@@ -44,7 +44,7 @@ type Options struct {
 // hide a hung server for too long. Without keep-alive pings, a hung server
 // stays unnoticed for minutes, and gRPC may wait up to two minutes before it
 // reconnects. The client's dial options, interceptors and call options have no
-// effect on sessions. Closing one leaves the other open.
+// effect on sessions. Closing the client leaves sessions open, and vice versa.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid, if the
 // client has endpoints other than host:port, http:// and https://, or if it has

@@ -41,7 +41,7 @@ type Driver struct {
 	// had tls=true. The data source name must then name no TLS files.
 	TLS *tls.Config
 	// Password, if not nil, returns the password for each login of the user in
-	// the data source name, which then has none.
+	// the data source name, which must then contain no password.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -50,10 +50,11 @@ type Driver struct {
 // quotes the password.
 //
 // Each connection reads the TLS files again, and each login the password file,
-// so that a session survives their renewal. Before the first session, errors due
-// to files, certificates, user or password don't match driver.ErrUnavailable,
-// because retrying is pointless. Once a session has begun, errors due to files
-// and certificates do match, because an operator may be replacing them.
+// so that a session survives their renewal. Before the first session, errors
+// due to files, certificates, user or password don't match
+// driver.ErrUnavailable, because retrying is pointless. Once a session has
+// begun, errors due to files and certificates do match, because an operator may
+// be replacing them.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -78,13 +79,13 @@ type connector struct {
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
 
-	// Each session has its own.
+	// Each session's connector has its own.
 	seen  *seen
 	conns *conns
 }
 
-// Observe implements [driver.Observer]. It needs no lease, so that a store whose
-// quota is used up will do.
+// Observe implements [driver.Observer]. It creates no lease, so it also works
+// on a store whose quota is used up.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	c, client, err := c.dialed(ctx, false)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// dialed returns a connector for one session, and its client.
+// dialed returns a connector for one session, and the session's client.
 func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clientv3.Client, error) {
 	c, err := c.following()
 	if err != nil {
@@ -117,9 +118,9 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 	return c, client, nil
 }
 
-// checkLayout refuses a prefix of another version, and stores the version of a
-// new one. It also shows whether the user may read keys, because leases need no
-// permission.
+// checkLayout rejects a prefix with another layout version, and stores the
+// version in a new prefix. It also fails if the user may not read keys, which
+// creating a lease would not show.
 func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, writes bool) error {
 	key := c.settings.layoutKey()
 	reply, err := client.Get(ctx, key)
@@ -132,7 +133,7 @@ func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, wr
 			Then(clientv3.OpPut(key, layout)).Else(clientv3.OpGet(key)).Commit()
 		if err == nil {
 			stored = put.Responses[0].GetResponseRange().GetKvs()
-		} else if code(err) != codes.PermissionDenied { // who may only read puts no keys here
+		} else if code(err) != codes.PermissionDenied { // a user who may only read stores no version
 			return c.connectError(ctx, err)
 		}
 	}
@@ -172,7 +173,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 func (b *backend) config(timeout time.Duration) session.Config {
 	return session.Config{Name: "etcddriver", ID: sessionName(b.id), Timeout: timeout,
 		Server: func() string { return strings.Join(b.settings.endpoints, ",") }, Shortest: 20 * time.Millisecond,
-		Requests: math.MaxInt, // one connection carries any number
+		Requests: math.MaxInt, // one connection carries any number of requests
 	}
 }
 
@@ -195,7 +196,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate adds the servers' addresses, of which the library names at most one.
+// locate adds all servers' addresses, because the library names at most one.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
 		return err
@@ -260,7 +261,7 @@ func (c *connector) dialOptions() []grpc.DialOption {
 	})
 	return []grpc.DialOption{pauses, grpc.WithContextDialer(c.connect), grpc.WithChainUnaryInterceptor(c.intercept),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
-		grpc.WithDisableServiceConfig(), // of the etcd client, which has another balancer
+		grpc.WithDisableServiceConfig(), // the etcd client's config names another balancer
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"` + answering{}.Name() + `": {}}]}`)}
 }
 
@@ -268,9 +269,9 @@ func (c *connector) dialOptions() []grpc.DialOption {
 // because gRPC would otherwise ping for nearly every message to estimate it.
 const window = 1 << 20
 
-// intercept adds to the client library what each unary request needs. Requests
-// fail at once while no server is reachable, because the error then gives the
-// reason, unlike the error of a timeout.
+// intercept wraps each unary request with logins, retries and checks. While no
+// server is reachable, requests fail at once, because that error gives the
+// reason, which a timeout would not.
 func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -290,8 +291,8 @@ func (c *connector) intercept(
 			err = c.seen.check(before, reply)
 		}
 		c.conns.closeSilent(ctx, sent, at.Addr)
-		// The client library would repeat a request, which may have reached
-		// etcd, if a proxy answers so while ctx is still alive.
+		// If a proxy returns such a code while ctx is alive, the client library
+		// would repeat the request, although it may have reached etcd.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
 			return status.Error(codes.Unavailable, err.Error())
 		}
@@ -299,16 +300,16 @@ func (c *connector) intercept(
 	})
 }
 
-// askAnother retries a request at other servers if one refuses it as a learner,
-// perhaps before others are connected, or, provided that it is safe to repeat,
-// does not answer in time. If there is only one server, closeSilent has closed
-// the connection meanwhile.
+// askAnother retries a request at other servers if a learner refuses it, as may
+// happen before the voting members are connected. If it is safe to repeat the
+// request, it also retries after a server did not answer in time. With only one
+// server, closeSilent has closed the connection, and the retry makes a new one.
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	safe := false
 	switch request.(type) {
 	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
 		safe = true
-	case *pb.LeaseRevokeRequest: // the only server may answer before ctx ends
+	case *pb.LeaseRevokeRequest: // with only one server, wait for it until ctx ends
 		safe = len(c.settings.endpoints) > 1
 	}
 	ask := func(ctx context.Context) (err error) {

@@ -19,17 +19,17 @@ type settings struct {
 	prefix    string   // prefix of all keys, without the trailing slash
 
 	user     string
-	secret   dsn.Secret                            // of a data source name
+	secret   dsn.Secret                            // source of the password
 	password func(context.Context) (string, error) // called for each login
 
 	timeout time.Duration // session timeout, in whole seconds
 
 	tls       bool
 	files     dsn.TLS
-	tlsConfig *tls.Config // from Driver.TLS
+	tlsConfig *tls.Config // from Driver.TLS or Options.TLS
 
 	lookup func(ctx context.Context, host string) (addrs []string, err error)
-	turns  *atomic.Int64 // dials of hosts that have several addresses
+	turns  *atomic.Int64 // number of dials to hosts with several addresses
 }
 
 const (

@@ -54,7 +54,7 @@ func isPermanent(err error) bool {
 	return false
 }
 
-// isRefusal reports whether etcd has rejected a request, which changes nothing.
+// isRefusal reports whether etcd has rejected a request and changed nothing.
 func isRefusal(err error) bool {
 	return err != nil && (isPermanent(err) || errors.Is(err, rpctypes.ErrTooManyRequests))
 }

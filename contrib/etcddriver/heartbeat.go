@@ -53,8 +53,7 @@ type heartbeats struct {
 }
 
 // send sends a keep-alive and waits for the reply. If ctx ends first, it closes
-// the stream, so that a late reply is not taken for that of the next
-// keep-alive.
+// the stream, so that a late reply can't be mistaken for the next one.
 func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case h.turn <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 )
 
 // The methods below build the keys that docs/contribute/other-languages.md
-// describes. A double slash ends the name of the queue, since no name has one.
+// describes. A double slash ends the queue's name, which can't contain one.
 
 // layout is the version of the keys. It changes whenever clients of an earlier
 // version could misread a key. The first session in a prefix stores it.
@@ -25,13 +25,13 @@ func (s *settings) layoutKey() string             { return s.prefix + "//layout"
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the key whose changes cancel the Creates that the session
-// has sent before.
+// cancelled returns the session's key that Cancel changes. Each change makes
+// etcd reject the Creates that the session has sent earlier.
 func (s *settings) cancelled(session clientv3.LeaseID) string {
 	return s.prefix + "//cancelled/" + sessionName(session)
 }
 
-// valueKey returns the key of the value beside the queue.
+// valueKey returns the key of the value that SetValue stores for the queue.
 func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" + queue }
 
 // valueToken formats the token that precedes a value. All tokens have the
@@ -71,8 +71,8 @@ type member struct {
 	data    []byte
 }
 
-// proof identifies the node: see session.Node. Only who may write the keys of
-// the queue can make etcd send an event.
+// proof identifies the node: see session.Node. It need not be secret, because
+// only a client that may write the queue's keys can make etcd send an event.
 func (m member) proof() string { return strconv.FormatInt(m.created, 10) }
 
 // parseNode parses a node's key and value. It returns false for keys that are
@@ -97,7 +97,7 @@ func nodeOf(prefix string, revision int64) driver.Node {
 	return driver.Node{Name: driver.FormatName(prefix, revision), Seq: revision}
 }
 
-// foreignNode parses the name of another program's node, the end of its key.
+// foreignNode parses the name of another program's node: the end of its key.
 func foreignNode(name string) (n driver.Node, ok bool) {
 	if strings.Contains(name, "/") {
 		return n, false
@@ -118,9 +118,9 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-// nodesOf returns the nodes without the tokens of other sessions. In a restored
-// backup, a node of another session may have the name and the token of one that
-// was lost.
+// nodesOf returns the nodes, with a token only if they belong to this session.
+// In a restored backup, a node of another session may have the name and the
+// token of a node that this session has lost.
 func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
 		n := session.Node{Name: m.Name, Proof: m.proof()}

@@ -18,19 +18,19 @@ import (
 )
 
 // listener follows the queues in which the session waits, by etcd watches that
-// share one stream. A lost stream is never resumed: the watches begin anew, and
-// the session looks at its queues. The client library would resume the watches
-// after the last revision it received, but a server may report its progress
-// before it sends older events (etcd issue 15220).
+// share one stream. A lost stream is never resumed: listener opens new watches,
+// and the session lists its queues again. The client library would resume the
+// watches after the last revision it received, but a server may report its
+// progress before it sends older events (etcd issue 15220).
 type listener struct {
 	b    *backend
 	host session.Host
 
 	mu       sync.Mutex
-	running  bool                 // run is running
+	running  bool                 // whether run is running
 	queues   map[string]*followed // by queue
 	byID     map[int64]*followed  // by the IDs of the open watches
-	last     int64                // the latest ID, or number of a use
+	last     int64                // latest watch ID or use number, which share this counter
 	stream   pb.Watch_WatchClient // nil while there is none
 	end      func()               // closes stream
 	revision int64                // newest revision received on the stream
@@ -42,33 +42,34 @@ type listener struct {
 type followed struct {
 	queue   string
 	keys    []string          // if not nil, only these are watched
-	ids     []int64           // of its watches
-	again   bool              // events may have been missed before
+	ids     []int64           // IDs of the watches
+	again   bool              // events may have been missed before these watches opened
 	opening int               // how many watches are not open yet
 	opened  chan struct{}     // closed when all watches are open
-	live    bool              // nodes has all nodes that were there when the watches opened
+	live    bool              // nodes is complete: the queue was listed after the watches opened
 	nodes   map[string]member // by the last part of the key
-	early   []*mvccpb.Event   // what has arrived before live
+	early   []*mvccpb.Event   // events that arrived before live was set
 	used    driver.Instant
-	use     int64 // another number for each use
-	told    bool  // Delete may have put the key that announces a release
+	use     int64 // number of the latest use
+	told    bool  // the key that announces a release may exist
 }
 
-// farBehind is how many nodes must be ahead of a waiter for its session to
-// watch only the waiter's own node and the one it waits for, because sending
-// every change to each of n waiters takes n*n messages. The two watches are not
-// ordered with respect to each other, so they announce no release: the waiter's
-// own node might have been removed earlier. Tests change it.
+// farBehind is how many nodes may be ahead of a waiter whose session watches
+// the whole queue. A waiter with more is far behind: its session watches only
+// its own node and its predecessor, because sending every change to each of n
+// waiters takes n*n messages. Events of these two watches may come in any
+// order, so they announce no release: the waiter's own node might have been
+// removed earlier. Tests change farBehind.
 var farBehind = 16
 
-// farNodes are the keys to watch for a node that is far behind. The zero value is
-// for a node that is not.
+// farNodes are the keys to watch for a node that is far behind: see farBehind.
+// The zero value is for all other nodes.
 type farNodes struct {
 	keys []string
-	use  int64 // use of the queue by the Create, see followed
+	use  int64 // followed.use as of the Create
 }
 
-// farKeys returns the keys to watch for a new node that is far behind, or nil.
+// farKeys returns the keys to watch if the new node is far behind, or nil.
 func (b *backend) farKeys(c session.Change, ahead []member, own string) []string {
 	if c.Predecessor == nil || len(ahead) <= farBehind {
 		return nil
@@ -95,7 +96,6 @@ func (b *backend) Start(h session.Host) {
 	})
 }
 
-// Listening implements [session.Notifier].
 func (b *backend) Listening(queue string, whole bool) bool {
 	l := b.listener
 	l.mu.Lock()
@@ -104,8 +104,8 @@ func (b *backend) Listening(queue string, whole bool) bool {
 	return f != nil && f.live && (f.keys == nil || !whole)
 }
 
-// Subscribe implements [session.Notifier]. If the watch does not open in half the
-// time of a request, the session polls.
+// Subscribe implements [session.Notifier]. If the watch does not open within
+// half a request timeout, the session polls instead.
 func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.Snapshot, err error) {
 	if q.Names == nil {
 		if _, _, announced := b.listener.use(q.Queue); announced {
@@ -128,9 +128,9 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 	return session.LookAt(ctx, b, q)
 }
 
-// follow opens watches of a queue, unless they are open or opening. Only the keys
-// of far are watched, if it has any, unless the session has other uses for the
-// queue. The result is closed when the watches are open.
+// follow opens watches of a queue, unless they are open or opening. If far has
+// keys, only these are watched, unless the session has used the queue since the
+// Create. opened is closed when the watches are open.
 func (l *listener) follow(queue string, far farNodes) (opened <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,8 +197,8 @@ func (l *listener) begin(stream pb.Watch_WatchClient, end func()) {
 	}
 }
 
-// open asks for the watches of a queue, or leaves it to begin if there is no
-// stream. mu must be held.
+// open requests the watches of a queue. If there is no stream, begin does so
+// later. mu must be held.
 func (l *listener) open(f *followed) {
 	l.queues[f.queue] = f
 	if l.stream == nil {
@@ -221,8 +221,8 @@ func (l *listener) open(f *followed) {
 	}
 }
 
-// send sends a request on the stream. If it fails, receive fails, too. mu must be
-// held.
+// send sends a request on the stream. It ignores errors, because receive then
+// fails, too. mu must be held.
 func (l *listener) send(r *pb.WatchRequest) {
 	if l.stream != nil {
 		_ = l.stream.Send(r)
@@ -237,9 +237,9 @@ func (l *listener) close(f *followed) {
 	}
 }
 
-// pass passes on an answer of the server. It returns false if the server has
-// ended a watch, or refused to open one, for example because the token of the
-// stream has expired.
+// pass handles a reply from the server. It returns false if the server has
+// ended a watch or refused to open one, for example because the stream's
+// authentication token has expired.
 func (l *listener) pass(reply *pb.WatchResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,14 +260,15 @@ func (l *listener) pass(reply *pb.WatchResponse) bool {
 	return !reply.Canceled
 }
 
-// apply passes on events, in the order of etcd's revisions. Those that arrive
-// before the first list wait for it, because they may be of nodes that it shows.
+// apply passes on events in the order of their revisions. Events that arrive
+// before the first list wait for it, because they may concern nodes that it
+// shows.
 func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	if !f.live {
 		f.early = append(f.early, events...)
 		return
 	}
-	released := make(map[int64]string) // last part of the key, by revision
+	released := make(map[int64]string) // IDs of released nodes, by revision
 	for _, e := range events {
 		if e.Type == mvccpb.PUT && string(e.Kv.Key) == l.b.settings.released(f.queue) {
 			released[e.Kv.ModRevision] = string(e.Kv.Value)
@@ -299,8 +300,8 @@ func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 }
 
 // use marks a queue as used, and returns it if its watches are open. It also
-// returns a number of this use, or zero while the session waits in the queue, and
-// whether each change of the queue is announced.
+// returns the number of this use (zero while the session waits in the queue),
+// and whether the watches announce every change of the queue.
 func (l *listener) use(queue string) (open *followed, use int64, announced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,7 +326,7 @@ func (l *listener) touch(f *followed) {
 }
 
 // learn adds the nodes of a list that was requested when the watches were open.
-// It replaces none, because earlier events of their keys may still arrive.
+// It replaces no node, because earlier events for its key may still arrive.
 func (l *listener) learn(open *followed, members []member) {
 	if open == nil {
 		return
@@ -344,8 +345,9 @@ func (l *listener) learn(open *followed, members []member) {
 	}
 }
 
-// tell reports whether Delete should announce a release in the queue. If so, the
-// session follows the queue until it has removed the announcement.
+// tell reports whether Delete should announce a release: only if the session
+// follows the queue, which it then does until stopUnused removes the
+// announcement.
 func (l *listener) tell(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -357,7 +359,7 @@ func (l *listener) tell(queue string) bool {
 	return f != nil
 }
 
-// lose records that the stream was lost, and reports whether to open another.
+// lose records that the stream was lost, and reports whether to open a new one.
 func (l *listener) lose() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -375,10 +377,11 @@ func (l *listener) lose() bool {
 	return l.running
 }
 
-// check is called with a revision that a heartbeat has seen, and asks the server
-// for the one that it has reached. It ends the stream if the server has not
-// reached such a revision for a quarter of the session timeout, because it hangs
-// or can't write to its disk. It never delays a heartbeat.
+// check is called with a revision that a heartbeat has read, and asks the
+// stream's server for its progress. It ends the stream if the server stays
+// behind such a revision for a quarter of the session timeout, because it hangs
+// or can't write to its disk. check never blocks, so it can't delay a
+// heartbeat.
 func (l *listener) check(newest int64) {
 	if !l.mu.TryLock() {
 		return
@@ -396,10 +399,10 @@ func (l *listener) check(newest int64) {
 // stopAfter is how long a session keeps following a queue that it does not use.
 const stopAfter = 10 * time.Second
 
-// stopUnused stops following queues that have no open watch and have not been
-// used for the given time. It also removes the keys that announce releases, so
-// that a session that uses many queues does not accumulate keys. That is best
-// effort, because etcd removes them anyway when the session ends.
+// stopUnused stops following queues in which the session does not wait and that
+// it has not used for the given time. It also removes the keys that announce
+// releases, so that they do not accumulate in a session that uses many queues.
+// That is best effort, because etcd removes them anyway when the session ends.
 func (l *listener) stopUnused(ctx context.Context, after time.Duration) {
 	for _, f := range l.unused(after) {
 		if f.told {

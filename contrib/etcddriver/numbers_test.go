@@ -261,7 +261,7 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program with write permission can put the key that cancels Creates.
+// Any program that may write can put the key that makes etcd reject Creates.
 func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -272,8 +272,9 @@ func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	}
 }
 
-// When a connection breaks, all Creates in flight lose their replies. Until their
-// nodes are gone, nobody gets the lock.
+// When a connection breaks, all Creates in flight lose their replies. Nobody
+// gets the lock until their nodes are gone, so few requests must remove all of
+// them.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const unanswered = 1000
 	server := etcdtest.Shared(t)
@@ -307,7 +308,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	close(broken)
 	calls.Wait()
 	s.leavesNothing(t, "q")
-	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 by 127, the first few, and tries while reconnecting
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 in groups of 127, the first few, and retries while reconnecting
 
 	client := pb.NewKVClient(raw(t, server).ActiveConnection())
 	for range unanswered / 2 {

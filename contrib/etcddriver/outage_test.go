@@ -174,8 +174,8 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	require.NoError(t, connectTo(t, "etcd://"+server.Addr()+"/locks").Err())
 }
 
-// The store has gone on since the backup was restored, so its revision shows
-// nothing.
+// The restored store has since reached the session's latest revision, so the
+// revision does not show that a backup was restored.
 func TestANodeInARestoredBackupIsNotTakenForTheOwn(t *testing.T) {
 	t.Parallel()
 	server, s, lost := restored(t)
@@ -203,8 +203,8 @@ func TestTwoClustersAreNotOneStore(t *testing.T) {
 	require.ErrorContains(t, err, "another etcd cluster")
 }
 
-// restored returns a session that has a node in a store, of which a backup was
-// then restored that is older than the node.
+// restored restores a backup that is older than the node of a session. It
+// returns the server, the session and the lost node.
 func restored(t *testing.T) (*etcdtest.Server, opened, driver.Joined) {
 	server := etcdtest.Start(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=1m")
@@ -241,12 +241,12 @@ func TestASessionSurvivesTheDeathOfAServer(t *testing.T) {
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 }
 
-// A learner refuses all requests that a session makes.
+// A learner refuses all of a session's requests, so another server must answer.
 func TestALearnerAmongTheServersIsPassedOver(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	learner := server.Learner(t)
-	for range 4 { // round robin, so the learner is the first to be asked for something
+	for range 4 { // repeat, because round robin decides which requests meet the learner
 		s := connectTo(t, "etcd://"+learner.Addr()+","+server.Addr()+"/locks?"+longSession)
 		ahead, _, w := pair(t, s, "q")
 		require.NoError(t, s.Delete(within(t), "q", ahead.Place, driver.Changed))

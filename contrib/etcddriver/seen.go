@@ -15,18 +15,18 @@ var (
 		"the data source name may only have servers of one, which is not made anew while it is in use", driver.ErrSessionEnded)
 )
 
-// seen is what a session knows of the store. If an answer contradicts it, nodes
-// of the session may be missing, and so the session ends.
+// seen is what replies have told a session about the store. If a reply
+// contradicts it, the session ends, because its nodes may be missing.
 type seen struct {
-	revision atomic.Int64  // the highest of any answer
-	cluster  atomic.Uint64 // of the first answer
+	revision atomic.Int64  // highest revision in any reply
+	cluster  atomic.Uint64 // cluster ID in the first reply
 }
 
-// check returns the error for the answer to a request, before which the revision
-// was the given one.
+// check returns an error if a reply contradicts s. before is the value of
+// s.revision when the request was sent.
 func (s *seen) check(before int64, answer any) error {
 	var h *pb.ResponseHeader
-	switch answer := answer.(type) { // the headers of other answers may be behind
+	switch answer := answer.(type) { // revisions in other replies may be old
 	case *pb.RangeResponse:
 		h = answer.Header
 	case *pb.TxnResponse:

@@ -44,7 +44,7 @@ type servers struct {
 
 	mu      sync.Mutex
 	silent  map[balancer.SubConn]time.Time // when to try the server again
-	watches balancer.SubConn               // server of the latest stream for watches
+	watches balancer.SubConn               // server of the latest watch stream
 }
 
 // UpdateState implements [balancer.ClientConn].
@@ -100,14 +100,14 @@ func (s *servers) done(server balancer.SubConn, method string, done balancer.Don
 	}
 }
 
-// byLearner reports whether err is the refusal of a member without a vote. Such
-// a member does nothing, so it is safe to repeat the request at another one.
+// byLearner reports whether err is a learner's refusal. The learner has done
+// nothing, so it is safe to repeat the request at another member.
 func byLearner(err error) bool {
 	return err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
 }
 
-// conns are the open connections of a session, with the time at which each has
-// received its latest data.
+// conns are the open connections of a session, with the time at which each last
+// received data.
 type conns struct {
 	mu   sync.Mutex
 	open map[*conn]time.Time
@@ -136,9 +136,9 @@ func (c *conn) Close() error {
 	return err
 }
 
-// closeSilent closes the connections with a server, or with all if it is nil, on
-// which nothing has arrived since a request was sent whose time is up. gRPC would
-// wait for more than ten seconds before it made new ones.
+// If ctx has timed out, closeSilent closes the connections to server, or to all
+// servers if it is nil, that have received nothing since the request was sent.
+// gRPC would wait for more than ten seconds before it made new ones.
 func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return

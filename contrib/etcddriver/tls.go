@@ -10,15 +10,15 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// certificateError is an error caused by certificates, their files or that of
-// the password. Retrying is pointless until the files change.
+// certificateError is an error caused by certificates, by their files or by the
+// password file. Retrying is pointless until the files change.
 type certificateError struct{ error }
 
 func (e certificateError) Unwrap() error { return e.error }
 
-// renewed reads the certificates for each connection, and verifies those of all
-// servers against one name if there is one. The client library ignores
-// tls.Config.ServerName and uses each host.
+// renewed reads the certificate files for each connection. If a server name is
+// configured, it verifies the certificates of all servers against that name.
+// The client library would ignore tls.Config.ServerName and use each host.
 type renewed struct {
 	credentials.TransportCredentials
 	settings *settings

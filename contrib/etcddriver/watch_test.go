@@ -75,8 +75,8 @@ func (s opened) followed() int {
 	return len(s.b.listener.queues)
 }
 
-// handles passes an event of the node's key to the listener, as if etcd had sent
-// it, after the given list.
+// handles passes the list to the listener, and then an event for the node's
+// key, as if both came from etcd.
 func (s opened) handles(t *testing.T, n driver.Joined, list []member, name string, kind mvccpb.Event_EventType, revision int64) {
 	t.Helper()
 	l, keys, id := s.b.listener, s.b.settings.queueKeys("q"), s.key(t, n.Place)
@@ -89,8 +89,8 @@ func (s opened) handles(t *testing.T, n driver.Joined, list []member, name strin
 	})
 }
 
-// A list may show the next node with a key before the event of the removal of
-// the node before arrives.
+// A list may show a node before the event arrives that removes the previous
+// node with the same key.
 func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -100,8 +100,8 @@ func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	require.Len(t, w.C, 1, "released")
 }
 
-// The event of a removal may arrive before the first list, in which the node is
-// still there.
+// A node's removal may arrive as an event before the first list, which still
+// shows the node.
 func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -121,7 +121,7 @@ func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
 	}
 }
 
-// A list may show a node's new name before the event of its change arrives.
+// A list may show a node's new name before the event about the change arrives.
 func TestAListDoesNotHideAnEventThatFollows(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -143,13 +143,13 @@ func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
 	require.False(t, s.b.Listening("q", false))
 }
 
-// The waiter's own node may have gone between two streams.
+// Before the new stream began, the waiter's own node may have gone.
 func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 	s, link := linked(t)
 	first, _, w := pair(t, s, "q")
 	l, before := s.b.listener, link.wire.total()
 	l.lose()
-	eventually(t, func() bool { return link.wire.total() > before+1 }) // the session has looked, and polls
+	eventually(t, func() bool { return link.wire.total() > before+1 }) // the session has listed the queue, and polls
 	link.proxy.Cut()
 	defer link.proxy.Heal()
 	l.mu.Lock()
@@ -229,7 +229,7 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	keys := func() int64 {
 		reply, err := raw(t, server).Get(within(t), s.b.settings.root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(t, err)
-		return reply.Count - 1 // without the layout
+		return reply.Count - 1 // the key of the layout does not count
 	}
 	w, err := s.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
