@@ -27,14 +27,14 @@ import (
 
 const trouble, minutes = 10, 30
 
-// scenarios are what a process does in the minute of its trouble, and in each
-// minute since then, and the labels of the alarms that fire.
+// once is what a process does in the minute when its trouble begins, often in
+// each minute from then on. fires has the labels of the alarms that fire.
 var scenarios = map[string]struct {
 	once, often func(p *program)
 	fires       string
 }{
 	"health": {func(p *program) {
-		p.stores[2].Faults().ExpireAll() // one of the majority's three
+		p.stores[2].Faults().ExpireAll() // one of the three stores of the majority
 		p.lost("quorum", "session_ended", "member")
 		closed := dlock.NewClient(p.stores[0], p.options...)
 		must(closed.RWMutex("a").Lock(bg))
@@ -72,8 +72,8 @@ var scenarios = map[string]struct {
 	"slow store": {func(p *program) {
 		for strings.Contains(p.metrics(), "dlock_lease_left_ratio_bucket{le=\"0.25\"} 0\n") {
 			must(0, p.client.Ping(bg))
-			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // of a lease of 7.5 s
-			time.Sleep(1500 * time.Millisecond)                    // more than between heartbeats
+			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // the lease is 7.5 s
+			time.Sleep(1500 * time.Millisecond)                    // longer than the heartbeat interval
 		}
 	}, idle, `alertname="DlockLeaseNearlyOut"`},
 }
@@ -90,7 +90,7 @@ func must[T any](value T, err error) T {
 type program struct {
 	registry *prometheus.Registry
 	options  []dlock.Option
-	stores   []*memdriver.Store // a majority is in all, the client on the first
+	stores   []*memdriver.Store // the majority uses all, the client only the first
 	client   *dlock.Client
 	held     *dlock.Lock      // the lock b
 	next     chan *dlock.Lock // receives b when the call that waits is granted
@@ -141,7 +141,7 @@ func (p *program) await(line string) {
 	}
 }
 
-// lost awaits a loss of a lock that was granted exclusively.
+// lost waits until the metrics show that a lock in exclusive mode was lost.
 func (p *program) lost(lock, reason, recipe string) {
 	p.await(fmt.Sprintf("dlock_losses_total{lock=%q,mode=\"exclusive\",reason=%q,recipe=%q} 1", lock, reason, recipe))
 	p.await(heldA + "0")
@@ -162,7 +162,7 @@ func (p *program) work() {
 	p.await(`dlock_waiting{lock="a",mode="exclusive",recipe="lock"} 0`)
 }
 
-// handOver leaves one call waiting for b, which the next handOver lets have it.
+// handOver leaves one call waiting for lock b. The next handOver grants it b.
 func (p *program) handOver() {
 	if p.held == nil {
 		p.held = must(p.client.RWMutex("b").Lock(bg))
@@ -174,8 +174,8 @@ func (p *program) handOver() {
 	p.await(`dlock_waiting{lock="b",mode="exclusive",recipe="lock"} 1`)
 }
 
-// Each scenario runs in a process of its own, of which each scrape counts as a
-// minute. Then promtool tells which alarms fire, and that each panel has data.
+// Each scenario runs in its own process, and each scrape of it counts as a
+// minute. promtool then checks which alarms fire, and that each panel has data.
 func TestAlarmsFireInTroubleOnly(t *testing.T) {
 	type object map[string]any
 	rules, panels := string(must(os.ReadFile("rules.yml"))), string(must(os.ReadFile("dashboard.json")))
