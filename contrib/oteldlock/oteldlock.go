@@ -117,8 +117,8 @@ const (
 	tokenKey   = attribute.Key("dlock.token")
 )
 
-// attributes appends to all the attribute for the recipe and, if WithLockLabel
-// was given, the one for the lock.
+// attributes appends two attributes: the recipe's and, if WithLockLabel was
+// given, the lock's.
 func (t *telemetry) attributes(recipe, lock string, all ...attribute.KeyValue) []attribute.KeyValue {
 	all = append(all, recipeKey.String(recipe))
 	if t.label != nil {
@@ -198,8 +198,8 @@ func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dloc
 	t.span(ctx, "dlock hold", held, failure, attrs)
 }
 
-// span records a span that ends now, as a child of the caller's span. It is
-// created at its end, because a hook can't change the caller's context.
+// span records a span that ends now, as a child of the caller's span. The span
+// starts only now, because a hook can't change the caller's context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return
