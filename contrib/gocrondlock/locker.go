@@ -23,11 +23,11 @@ type Locker struct {
 	closed chan struct{} // closed by Close
 	mu     sync.Mutex
 	ended  bool           // Close was called; guarded by mu
-	kept   sync.WaitGroup // goroutines that hold a lock after its job; Add is guarded by mu
+	kept   sync.WaitGroup // goroutines that hold a lock after its job has ended; Add is guarded by mu
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it
-// was taken. The package comment says why. Close the locker before the client.
+// was taken: see the package documentation. Close the locker before the client.
 func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
 }
