@@ -15,15 +15,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fields are those of Kubernetes that the manifests use.
+// fields lists the Kubernetes fields that the manifests may use.
 var fields = strings.Fields(`apiVersion kind metadata name labels app spec replicas selector matchLabels
 	schedule concurrencyPolicy jobTemplate backoffLimit activeDeadlineSeconds podFailurePolicy rules
 	action onPodConditions type onExitCodes containerName operator values
 	template restartPolicy terminationGracePeriodSeconds containers image command args env value
 	volumeMounts mountPath readOnly volumes secret secretName`)
 
-// field returns a field of a decoded manifest, on the way of lists that of the
-// first element.
+// field returns the field at the given path of a decoded manifest. In lists on
+// the path, it takes the first element.
 func field(of any, path ...string) any {
 	for _, name := range path {
 		if list, is := of.([]any); is {
@@ -89,7 +89,7 @@ func TestTheManifestsRunDlock(t *testing.T) {
 		assert.Empty(t, dsn.Query().Get("session_timeout"), "so it is 10 s, and the kill delay an eighth of that")
 		assert.Greater(t, field(pod, "terminationGracePeriodSeconds"), 2+5, "kill delay, and unlocking")
 
-		// dlock looks for the command last, when everything else is right.
+		// dlock looks for the command last, so nothing else was wrong.
 		assert.Equal(t, []string{"/usr/local/bin/dlock"}, list(field(pod, "containers", "command")))
 		out, _ := run.CombinedOutput()
 		assert.Equal(t, 127, run.ProcessState.ExitCode(), "%s", out)
@@ -98,8 +98,8 @@ func TestTheManifestsRunDlock(t *testing.T) {
 	assert.Equal(t, []string{"CronJob batch/v1", "Deployment apps/v1"}, kinds)
 }
 
-// The Dockerfile builds without cgo, and so a static binary, the program whose
-// packages this test loads in the same way.
+// The Dockerfile must build this program. Like the Dockerfile, the test turns
+// off cgo, so that the binary is static.
 func TestTheDockerfileBuildsThisProgram(t *testing.T) {
 	_, blocks := kubernetesPage(t, "dockerfile")
 	require.Len(t, blocks, 1)

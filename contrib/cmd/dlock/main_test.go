@@ -125,8 +125,8 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 }
 
 // doctor runs "dlock doctor" and requires lines about the session, a lock and
-// the server, without any problem. Warnings are allowed, because it warns of
-// settings of test servers.
+// the server, without any problem. Warnings are allowed, because the command
+// warns about settings of the test servers.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)
@@ -170,7 +170,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	} {
 		for _, driver := range slices.Concat(dlock.Drivers(), []string{dsn}) {
 			var out bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // most of them cannot be reached
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // most of the stores can't be reached
 			args := []string{"demo", "-driver", driver, "-dsn", dsn, "-workers", "1", "-lock", "q"}
 			status := command.Run(ctx, args, &out, &out)
 			cancel()

@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Whoever looks into a store that nobody has used must leave nothing in it, and
-// wait for no grace.
+// The ls and queue commands must leave nothing in an unused store, and must not
+// wait for a grace.
 func TestLsAndQueueLeaveNothing(t *testing.T) {
 	unchanged(t)
 	for driver, open := range map[string]func(t *testing.T) (dsn string, content func() string){
@@ -64,7 +64,7 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 			dsn, content := open(t)
 			before := content()
 			for _, args := range [][]string{{"ls"}, {"queue", "-json", "stock"}} {
-				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // the grace takes 10 s
+				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // less than the grace of 10 s
 				assert.Zero(t, status, "%v: %s", args, errs)
 				assert.NotContains(t, out, "node")
 			}
@@ -73,7 +73,7 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 	}
 }
 
-// A store that can grant nothing must show its locks nevertheless.
+// Even a store that can grant no lock must show its locks.
 func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 	unchanged(t)
 	for name, open := range map[string]func(t *testing.T) (dsn string, changed func() (dsn string)){
@@ -127,7 +127,8 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 	}
 }
 
-// Whoever looks ends no session. It must not show those whose time is over.
+// The queue command ends no session, but must not show contenders whose
+// sessions have timed out.
 func TestQueueDoesNotShowADeadHolder(t *testing.T) {
 	unchanged(t)
 	const params = "empty_is_new=true&session_timeout=1s"

@@ -134,8 +134,8 @@ func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
 	}
 }
 
-// A server that has restarted grants nobody the lock for a while. So the command
-// has time to end by itself.
+// A restarted server grants no lock for a while, so that dlock has time to end
+// the command gracefully.
 func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 	for driver, open := range map[string]func() (dsn string, restart func()){
 		"redis": func() (string, func()) {
@@ -166,7 +166,7 @@ func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 	}
 }
 
-// A fresh Redis grants no lock for one session timeout.
+// A fresh Redis grants no lock for one session timeout. dlock must say so once.
 func TestAStoreThatIsPausedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	dsn := "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=6s"

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildEarlier builds dlock of the latest release, or until there is one, of the
-// commit before package session.
+// buildEarlier builds the dlock command of the latest release or, before the
+// first release, of the commit before package session was added.
 const buildEarlier = `
 	commit=$(git describe --tags --match 'v[0-9]*' --abbrev=0 2>/dev/null || echo 33efffba)
 	git -C "$(git rev-parse --show-toplevel)" archive -o "$0/tar" "$commit" && tar -x -C "$0" -f "$0/tar"
@@ -40,8 +40,8 @@ func TestAnEarlierVersionBesideThisOne(t *testing.T) {
 	}
 }
 
-// beside makes the other program wait for longer than a session timeout while
-// the holder has the lock. It must get the lock next, unless it is refused.
+// beside makes other wait for longer than a session timeout while holder has
+// the lock. Then other must get the lock, unless it rejects the store's layout.
 func beside(t *testing.T, holder, other string, store ...string) {
 	run := func(program, command string, args ...string) string {
 		out, _ := exec.CommandContext(t.Context(), program, slices.Concat([]string{command}, store, args)...).CombinedOutput()
