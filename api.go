@@ -14,30 +14,31 @@ var (
 	// ErrLocked means that TryLock or TryRLock would have to wait for another
 	// contender.
 	ErrLocked = recipes.ErrLocked
-	// ErrQueueFull means that as many contenders are ahead as [WithMaxQueue]
-	// allows.
+	// ErrQueueFull means that the call would have to wait behind as many
+	// contenders as [WithMaxQueue] allows, or more.
 	ErrQueueFull = recipes.ErrQueueFull
 	// ErrTimeout means that the deadline of ctx or the time of [WithTimeout] has
 	// passed. The message names the holder. The error matches
 	// [context.DeadlineExceeded], and ErrUnavailable if the store did not answer.
 	ErrTimeout = recipes.ErrTimeout
 	// ErrUnavailable means that the store cannot be reached or did not answer in
-	// time. Try later. If Downgrade returned it, go on as a reader.
+	// time. Try later. If Downgrade returned it, continue as a reader.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrLost means that the lock was held and lost. Another contender may hold
-	// it. Stop, call Unlock, and treat what was done last as doubtful.
+	// ErrLost means that the lock was held and then lost. Another contender may
+	// hold it now. Stop the work, call Unlock, and do not rely on the latest
+	// writes.
 	ErrLost = recipes.ErrLost
 	// ErrMaxHold means that the lock counts as lost because it was held for the
 	// time of [WithMaxHold].
 	ErrMaxHold = recipes.ErrMaxHold
-	// ErrSessionEnded says why a lock was lost, or why a hook was called.
+	// ErrSessionEnded is the cause of a lost lock, or of a call of a hook.
 	ErrSessionEnded = driver.ErrSessionEnded
-	// ErrUnlock means that the lock was held to the end, but the store has not
+	// ErrUnlock means that the lock was held until Unlock, but the store has not
 	// confirmed that its node is removed. The client keeps trying. If the store
-	// refuses (with "zk" the error matches [io/fs.ErrPermission]), permit it and
-	// close the client.
+	// refuses (with "zk" the error matches [io/fs.ErrPermission]), grant the
+	// permission and close the client.
 	ErrUnlock = recipes.ErrUnlock
-	// ErrNotHeld means that the lock was unlocked before, or that the Lock comes
+	// ErrNotHeld means that the lock was already unlocked, or that the Lock comes
 	// from a call that failed.
 	ErrNotHeld = recipes.ErrNotHeld
 	// ErrNotRun means that WithLock or WithRLock did not get the lock, so it has
@@ -228,7 +229,8 @@ func WithHostname(name string) Option { return recipes.WithHostname(name) }
 // [recipes.WithLogger].
 func WithLogger(l *slog.Logger) Option { return recipes.WithLogger(l) }
 
-// WithReadOnly makes a client that only looks: see [recipes.WithReadOnly].
+// WithReadOnly makes a client that shows locks but takes none: see
+// [recipes.WithReadOnly].
 func WithReadOnly() Option { return recipes.WithReadOnly() }
 
 // WithData adds data to the [Record] of each node: see [recipes.WithData].

@@ -187,7 +187,7 @@ func ExampleRWMutex_queue() {
 	// Output: "web1" holds: true, exclusive, "order 4711"
 }
 
-// An operator looks for locks, and takes one of them from its holder. The next
+// An operator lists the locks, and takes one of them from its holder. The next
 // contender gets it at once, so the resource has to refuse the old holder by
 // its token.
 func ExampleRWMutex_remove() {
@@ -219,8 +219,8 @@ func ExampleRWMutex_remove() {
 	// true
 }
 
-// An operator removes the node of a held lock. The channel of Lost tells the
-// holder.
+// An operator removes the node of a held lock. The holder learns of it when the
+// channel of Lost closes.
 func ExampleLock_lost() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -237,8 +237,8 @@ func ExampleLock_lost() {
 	// true
 }
 
-// Join the error of Unlock to that of the work: it tells whether the lock was
-// lost meanwhile, here because an operator has removed its node.
+// The error of Unlock tells whether the lock was lost during the work, here
+// because an operator removed its node. Join it to the error of the work.
 func ExampleLock_unlock() {
 	store := memdriver.New()
 	client := dlock.NewClient(store)
@@ -426,12 +426,12 @@ func ExampleWithWait() {
 	// Output: exclusive <nil>
 }
 
-// Account is a resource that checks tokens. Package fence does the same in a
-// database, and for an HTTP service.
+// Account is a resource that checks tokens. Package fence does the same for
+// databases and HTTP services.
 type Account struct {
 	mu      sync.Mutex
 	balance int
-	token   int64 // the greatest one that it has seen
+	token   int64 // the greatest token seen so far
 }
 
 var errStale = errors.New("stale token: the lock was granted to another contender")

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns, by name, a call of each RWMutex method that needs the store.
+// uses returns calls of all RWMutex methods that need the store, by name.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
