@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// timeLimit is how long goroutines may take to exit after the last test,
-// because those of closed connections do not end at once.
+// timeLimit is how long goroutines may take to exit after the last test. The
+// goroutines of a closed connection, for example, do not end at once.
 var timeLimit = 10 * time.Second
 
 // known lists functions whose goroutines are not leaks, because tests cannot or

@@ -6,12 +6,12 @@ import "context"
 
 type key struct{}
 
-// With returns a context for Connect, in which Tell calls f.
+// With returns a context to pass to Connect, in which Tell calls f.
 func With(ctx context.Context, f func(error)) context.Context {
 	return context.WithValue(ctx, key{}, f)
 }
 
-// Tell passes on why Connect waits.
+// Tell passes the reason why Connect waits to the function given to With.
 func Tell(ctx context.Context, err error) {
 	if f, ok := ctx.Value(key{}).(func(error)); ok {
 		f(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Hidden replaces passwords.
+// Hidden is printed in place of a password.
 const Hidden = "..."
 
 // Hide removes from text the passwords found in args. A password is
@@ -22,7 +22,7 @@ func Hide(text string, args []string) string {
 	return text
 }
 
-// parameter matches a password parameter, whose quoted value may have spaces.
+// parameter matches a password parameter. A quoted value may contain spaces.
 var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
 
 // hideParameters hides the values of password parameters in arg.
