@@ -21,16 +21,16 @@ import (
 // the lock. A Lock is safe for concurrent use.
 type Lock struct {
 	stores   []*dlock.RWMutex
-	tokens   []int64         // of the grant
+	tokens   []int64         // by store, as of the grant
 	contexts sync.Map        // live contexts by parent: any to *child
 	over     context.Context // ends with the hold
 	end      context.CancelFunc
-	joins    sync.WaitGroup // calls of join; none begins after over
+	joins    sync.WaitGroup // running calls of rejoin; none begins once over has ended
 
 	mu    sync.Mutex
 	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
 	first *dlock.Lock   // the one that other callers wait for. Guarded by mu
-	ended func(error)   // reports the end with the error of Err or Unlock; nil if it was claimed. Guarded by mu
+	ended func(error)   // reports the end of the hold, given the error of Err or Unlock; nil once claimed. Guarded by mu
 }
 
 type child struct {
@@ -47,7 +47,7 @@ func newLock(stores []*dlock.RWMutex, locks []*dlock.Lock, first *dlock.Lock) *L
 	return l
 }
 
-// recipe is the Recipe in hooks about a Mutex as a whole.
+// recipe is the Recipe that hooks get for a Mutex as a whole.
 const recipe = "majority"
 
 func report[Info any](ctx context.Context, hook func(context.Context, Info), i Info) {
@@ -56,8 +56,8 @@ func report[Info any](ctx context.Context, hook func(context.Context, Info), i I
 	}
 }
 
-// granted runs the hook, and begins to watch the locks. So the hook for the end of
-// the hold runs after it.
+// granted runs the Granted hook, and only then watches the locks, so that the
+// hook for the end of the hold runs after the Granted hook.
 func (l *Lock) granted(ctx context.Context, t *recipes.Trace, i recipes.GrantedInfo) {
 	returned, since := false, time.Now()
 	defer func() {
@@ -77,8 +77,8 @@ func (l *Lock) granted(ctx context.Context, t *recipes.Trace, i recipes.GrantedI
 	returned = true
 }
 
-// claimEnd returns the function that reports the end of the hold, and after that
-// one that does nothing.
+// claimEnd returns the function that reports the end of the hold. Further calls
+// return a no-op, so that the end is reported once.
 func (l *Lock) claimEnd() func(error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *Lock) claimEnd() func(error) {
 	return ended
 }
 
-// keep watches the locks, and takes those that are missing.
+// keep watches the locks that are held, and takes the missing ones.
 func (l *Lock) keep() {
 	for i, one := range l.All() {
 		if one == nil {
@@ -113,9 +113,9 @@ func (l *Lock) watch(store int, one *dlock.Lock) {
 	})
 }
 
-// rejoin takes the lock in a store that has lost it, or that was away at the grant,
-// so that stores may restart one after the other during a long hold. It begins
-// late, to spare short holds the requests.
+// rejoin takes the lock in a store that has lost it, or that was unreachable at
+// the grant, so that a long hold survives if the stores restart one by one. It
+// waits before the first request, so that short holds send none.
 func (l *Lock) rejoin(store int) {
 	l.mu.Lock()
 	if l.over.Err() != nil {
@@ -140,9 +140,9 @@ func (l *Lock) rejoin(store int) {
 	}
 }
 
-// adopt adds a lock that rejoin has taken. Before, it makes sure that the other
-// stores have not forgotten theirs: otherwise another caller may have had a
-// majority of these and of the store, and the new lock would hide the loss.
+// adopt adds a lock that rejoin has taken, if the other locks still exist in a
+// majority of all stores. Had some stores forgotten theirs, another caller
+// might have held a majority meanwhile, and the new lock would hide that loss.
 func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 	confirmed := 0
 	for i, other := range l.All() {
@@ -163,11 +163,12 @@ func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 		l.first = one
 	}
 	l.locks[store] = one
-	_ = old.Unlock() // lost before, so that this sends no request
+	_ = old.Unlock() // the old lock is already lost, so Unlock sends no request
 	return true
 }
 
-// confirms reports whether the node of a lock is still in its queue.
+// confirms reports whether the store still has the node of the lock in its
+// queue.
 func (l *Lock) confirms(store int, one *dlock.Lock) bool {
 	ctx, cancel := context.WithTimeout(l.over, joinFor)
 	defer cancel()
@@ -177,23 +178,23 @@ func (l *Lock) confirms(store int, one *dlock.Lock) bool {
 	})
 }
 
-// All returns the Locks in the order of the clients, and nil for each store in
-// which the lock is not held. Don't unlock them one by one. If a store loses its
-// lock, a later call may return another one: the Lock takes it again in the
-// background, as it takes those that were missing at the grant.
+// All returns the locks in the order of the clients, with nil for each store in
+// which the lock is not held. Do not unlock them one by one. If a store loses
+// its lock, or did not grant one at first, the Lock takes it in the background,
+// so a later call of All may return a new one.
 func (l *Lock) All() []*dlock.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.locks)
 }
 
-// Tokens returns the fencing tokens in the order of the clients, with 0 for each
-// store in which the lock was not held when it was granted. They stay the same
-// until the end, also for a store in which the lock is taken again.
+// Tokens returns the fencing tokens in the order of the clients, with 0 for
+// each store that did not take part in the grant. They never change, even if
+// the lock is taken again in a store.
 func (l *Lock) Tokens() []int64 { return slices.Clone(l.tokens) }
 
-// Err returns nil while the lock is held in a majority of the stores. Otherwise
-// the error matches the errors of [dlock.Lock.Err] of all locks that are not held:
+// Err returns nil while the lock is held in a majority of the stores. After
+// that, the error matches [dlock.Lock.Err] of each lock that is not held:
 // dlock.ErrLost after a loss, and dlock.ErrNotHeld after Unlock.
 func (l *Lock) Err() error { return held(l.All()) }
 
@@ -211,7 +212,7 @@ func held(locks []*dlock.Lock) error {
 // lock, because of a loss or of Unlock. Its context.Cause then matches dlock.ErrLost
 // or dlock.ErrNotHeld. Run the work that the lock protects under this context. Calls
 // with it re-enter no lock. A nil parent counts as context.Background. Calls with
-// the same parent share a context, which is kept as by [dlock.Lock.Context].
+// the same parent share a context; [dlock.Lock.Context] says for how long.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -240,18 +241,19 @@ func (l *Lock) endContexts(cause error) {
 	})
 }
 
-// Unlock unlocks the lock in all stores: last in the one whose queue other callers
-// wait in, at the same time in the others. It blocks as [dlock.Lock.Unlock] does.
+// Unlock unlocks the lock in all stores. The store in whose queue other callers
+// wait comes last, and the others are unlocked at the same time. Unlock blocks
+// as [dlock.Lock.Unlock] does.
 //
-// The error matches those of each Unlock that failed. It does not tell of a loss in
-// some stores if the lock was held to the end in a majority. Whatever Unlock
-// returns, the lock is no longer held and its contexts are cancelled. Hooks run on
-// goroutines of Unlock, where a panic ends the program.
+// The error matches those of each Unlock that failed. If the lock was held to
+// the end in a majority, losses in other stores are no error. Whatever Unlock
+// returns, the lock is no longer held and its contexts are cancelled. Hooks run
+// on goroutines of Unlock, where a panic ends the program.
 func (l *Lock) Unlock() (err error) {
 	ended := l.claimEnd()
 	defer func() { ended(err) }()
 	l.endContexts(cmp.Or(l.Err(), dlock.ErrNotHeld)) // before others can hold the lock
-	l.mu.Lock()                                      // lets no rejoin begin after end
+	l.mu.Lock()                                      // so that no rejoin begins after end
 	l.end()
 	l.mu.Unlock()
 	l.joins.Wait()
@@ -269,7 +271,7 @@ func (l *Lock) Unlock() (err error) {
 	unlocked := make(chan struct{})
 	go func() {
 		defer close(unlocked)
-		_ = others.Wait() // errs has all errors; Wait would return only one
+		_ = others.Wait() // the errors are in errs; Wait would return only one
 	}()
 	await(unlocked, lingerFor) // wait only briefly, so that a silent store does not delay the next holder
 	if i := slices.Index(locks, l.first); i >= 0 {
@@ -279,8 +281,8 @@ func (l *Lock) Unlock() (err error) {
 	return joinHeld(locks, errs)
 }
 
-// joinHeld combines the errors of the locks. While a majority is held, it leaves out
-// that other locks are not.
+// joinHeld combines the errors of the locks. While a majority is held, it omits
+// the errors of locks that are not held.
 func joinHeld(locks []*dlock.Lock, errs []error) error {
 	held, others := 0, slices.Clone(errs)
 	for i, err := range errs {
@@ -309,8 +311,8 @@ func (l *Lock) String() string {
 // GoString returns the result of String as "majority.Lock(...)".
 func (l *Lock) GoString() string { return "majority.Lock(" + l.String() + ")" }
 
-// join combines the errors of the stores into one that matches what each of them
-// matches, or nil if there are none.
+// join combines the errors of the stores into one that matches everything they
+// match. It returns nil if there are none.
 func join(errs []error) (all error) {
 	for i, err := range errs {
 		switch {

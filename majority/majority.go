@@ -18,7 +18,7 @@ const (
 	// joinFor is how long, on average, a call that holds the lock in one store
 	// waits for a majority of the stores.
 	joinFor = time.Second
-	// lingerFor is how long a call with a majority waits for the others.
+	// lingerFor is how long a call that has a majority waits for other stores.
 	lingerFor = 50 * time.Millisecond
 )
 
@@ -41,20 +41,20 @@ type Mutex struct {
 	Clients []*dlock.Client
 }
 
-// Lock waits until it holds the lock in more than half of the stores. While a
-// client connects, its store may be left out, so call [dlock.Client.Ping] for
-// each client first.
+// Lock waits until it holds the lock in more than half of the stores. A store
+// whose client is still connecting may be left out, so call [dlock.Client.Ping]
+// for each client first.
 //
 // If too few stores can be reached, Lock retries until ctx ends. If the session
-// with the store in whose queue Lock waits ends, and no other begins within a
+// with the store in whose queue Lock waits ends, and no new one begins within a
 // second, Lock tries the next store.
 //
 // The error matches those of the stores. It matches dlock.ErrTimeout after the
-// deadline of ctx, dlock.ErrUnavailable if some stores were unavailable that could
-// have made a majority, and dlock.ErrClosed if one of the clients is closed. On
-// error no node stays, as after an error of [dlock.RWMutex.Lock].
+// deadline of ctx, dlock.ErrUnavailable if unavailable stores could have made
+// up a majority, and dlock.ErrClosed if one of the clients is closed. On error
+// no node stays, as after an error of [dlock.RWMutex.Lock].
 //
-// Contexts of other locks, and of [Lock.Context], re-enter none of the locks.
+// A ctx from [Lock.Context] or of any other lock re-enters none of the locks.
 //
 // The hooks of the first client report on the Mutex as a whole: Started, Granted,
 // Failed, Released and Lost, with the Recipe "majority". The hooks of each client
@@ -99,7 +99,7 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 		if once || ctx.Err() != nil || r.isHopeless() {
 			return nil, r.failed(ctx)
 		}
-		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // another round could not tell why
+		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // once ctx has ended, another round would not learn why it fails
 			return nil, r.failed(ctx)
 		}
 	}

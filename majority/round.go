@@ -26,8 +26,8 @@ func newRound(clients []*dlock.Client, stores []*dlock.RWMutex, lock func(*dlock
 	return &round{clients, stores, lock, make([]*dlock.Lock, n), make([]error, n)}
 }
 
-// run returns the Lock of a majority of the stores. If it cannot get a majority,
-// it unlocks what it has taken and returns nil.
+// run returns the Lock of a majority of the stores. If it cannot get a
+// majority, it unlocks the locks that it has taken and returns nil.
 func (r *round) run(ctx context.Context) *Lock {
 	first := r.takeFirst(ctx)
 	if first == nil {
@@ -45,7 +45,7 @@ func (r *round) run(ctx context.Context) *Lock {
 		defer close(unlocked)
 		_ = l.Unlock() // nodes that stay for now are removed in the background
 	}()
-	await(unlocked, lingerFor) // the context of the call may have ended
+	await(unlocked, lingerFor) // wait only briefly, because ctx may have ended
 	return nil
 }
 
@@ -62,8 +62,9 @@ func (r *round) takeFirst(ctx context.Context) *dlock.Lock {
 	return nil
 }
 
-// downLast returns the stores in their order, but last those whose clients have just
-// failed to connect, so that a call need not wait for them.
+// downLast returns the stores in their order, but moves those whose clients
+// have just failed to connect to the end, so that a call need not wait for
+// them.
 func (r *round) downLast() (order []int) {
 	var down []int
 	for i, c := range r.clients {
@@ -76,8 +77,8 @@ func (r *round) downLast() (order []int) {
 	return append(order, down...)
 }
 
-// lockWhileConnected takes the lock in one store. It gives up if the client has
-// had no session for as long as reachWithin.
+// lockWhileConnected takes the lock in one store. It gives up once the client
+// has had no session for reachWithin.
 func (r *round) lockWhileConnected(ctx context.Context, store int) (*dlock.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -94,9 +95,9 @@ func (r *round) lockWhileConnected(ctx context.Context, store int) (*dlock.Lock,
 	return r.lock(r.stores[store], ctx)
 }
 
-// takeOthers takes the lock in the other stores, all at the same time. Calls
-// may block each other by each holding some of the stores. The time limit is
-// random, so that one of them gives up first, and another gets what it needs.
+// takeOthers takes the lock in the other stores, all at the same time. Two
+// calls may each hold stores that the other one needs. The time limit is
+// random, so that one call gives up first and the other gets its majority.
 func (r *round) takeOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinFor/2+rand.N(joinFor))
 	defer cancel()
@@ -130,8 +131,9 @@ func (r *round) takeOthers(ctx context.Context) {
 	}
 }
 
-// dropLost gives up the locks that were lost meanwhile. The remaining ones were
-// thus all held at one moment, so no earlier holder has greater tokens.
+// dropLost unlocks the locks that were lost since they were taken. All
+// remaining locks were then held at the same moment, so no earlier holder has
+// greater tokens.
 func (r *round) dropLost() {
 	for i, l := range r.held {
 		if l == nil {
@@ -168,10 +170,10 @@ func (r *round) expectsMore() bool {
 
 var errTwins = errors.New("two clients use one store")
 
-// findTwins finds clients that use the same store, because the same record, whose
-// ID is random, is in both queues. Twins block each other, because each contends
-// for the same lock. The check is best effort: undetected twins cost availability,
-// but two majorities still have a store in common.
+// findTwins finds clients that use the same store: the same record, whose ID is
+// random, is in the queues of both. Twins block each other, because each
+// contends for the same lock. The check is best effort: undetected twins cost
+// availability, but any two majorities still have a store in common.
 func (r *round) findTwins(ctx context.Context) {
 	if !slices.ContainsFunc(r.errs, contended) {
 		return
@@ -193,7 +195,7 @@ func (r *round) findTwins(ctx context.Context) {
 	}
 }
 
-// mistake returns the error of a client that can never be used here, if any.
+// mistake returns an error that no retry can fix: a closed client, or twins.
 func (r *round) mistake() error {
 	for _, err := range r.errs {
 		if errors.Is(err, dlock.ErrClosed) || errors.Is(err, errTwins) {
@@ -203,8 +205,8 @@ func (r *round) mistake() error {
 	return nil
 }
 
-// isHopeless reports whether another round would fail, too: because of a mistake,
-// or because too many stores refuse the caller.
+// isHopeless reports whether another round would fail, too, because of a
+// mistake of the caller or because too many stores refuse the request.
 func (r *round) isHopeless() bool {
 	refused := 0
 	for _, err := range r.errs {
@@ -221,7 +223,7 @@ func contended(err error) bool {
 		(errors.Is(err, dlock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// failed returns the error of a call that ends without a majority.
+// failed returns the error for a call that has not got a majority.
 func (r *round) failed(ctx context.Context) error {
 	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), &masked{join(r.errs)})
 	switch over, cause := ctx.Err(), context.Cause(ctx); {
@@ -235,8 +237,8 @@ func (r *round) failed(ctx context.Context) error {
 	return fmt.Errorf("dlock: %v: %w", r.stores[0], err)
 }
 
-// masked hides the limits of a round, which are not the caller's, and losses, as
-// the caller never had a lock.
+// masked hides the time limits of a round, which are not the caller's, and lost
+// locks, because the caller never had a lock.
 type masked struct{ error }
 
 func (e *masked) Is(target error) bool {
