@@ -96,7 +96,7 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 }
 
 // contend joins the queue and waits until it holds the lock. If the session or
-// node is lost meanwhile, it rejoins. On error no node is left.
+// node is lost meanwhile, it rejoins. On error it leaves no node behind.
 func (c *call) contend(ctx context.Context) (*Lock, error) {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence().Stop()
@@ -260,7 +260,7 @@ func (c *call) Pause(ctx context.Context, err error) error {
 	}
 }
 
-// Answered resets the back-off after the queue was listed.
+// Answered resets the back-off, because the store has listed the queue.
 func (c *call) Answered(ahead []driver.Node) {
 	c.succeeded()
 	c.warnOfUnits(ahead)

@@ -269,8 +269,8 @@ func (c *Client) endCall() { c.calls.end() }
 func (c *Client) spawn(f func()) bool { return c.calls.spawn(f) }
 
 // report runs f, which reports a loss to the log and to hooks, on a goroutine
-// that Close waits for, so that a slow hook does not delay who has to learn of
-// the loss. After Close, report calls f itself.
+// that Close waits for, so that a slow hook does not keep other holders from
+// learning of the loss. After Close, report calls f directly.
 func (c *Client) report(f func()) {
 	if !c.reports.spawn(f) {
 		f()
@@ -328,7 +328,7 @@ func (c *calls) spawn(f func()) bool {
 }
 
 // growStack makes room for a driver's request at once. Otherwise the runtime
-// copies its frames several times, a tenth of the client's work for a free lock.
+// copies the stack several times, a tenth of the client's work for a free lock.
 //
 //go:noinline
 func growStack() {

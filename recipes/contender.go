@@ -20,11 +20,11 @@ type Contender struct {
 	// for, and OfUnits how many the semaphore has, as its client says. They are
 	// zero for contenders of an [RWMutex].
 	Units, OfUnits int
-	// HeldSince is when this client was granted the lock with this node, by its
-	// own clock, or zero if it does not hold it with this node.
+	// HeldSince is when this client was granted the lock with this node, by the
+	// client's clock. It is zero if this client does not hold it with the node.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
-	// permission for this one. Node, Host, Token and Record may be
+	// permission to read this one. Node, Host, Token and Record may be
 	// forged by any client with write access. Quote them before printing to a
 	// terminal, as String does.
 	Owner   string // the session, as the store names it
@@ -90,7 +90,7 @@ func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
 	return contenders, err
 }
 
-// ask calls f with a session. The function f makes requests about the queue.
+// ask calls f with a session, on which f makes requests about the queue.
 func (q *queue) ask(ctx context.Context, f func(s *session) error) error {
 	if err := q.client.beginRequest(); err != nil {
 		return lockError(q.name, err)
@@ -117,7 +117,7 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 	contenders := make([]Contender, 0, len(nodes))
 	for _, c := range listed(nodes, s.heldSince(queue)) {
 		switch err := s.describe(ctx, queue, &c); {
-		case errors.Is(err, driver.ErrGone): // removed since the list
+		case errors.Is(err, driver.ErrGone): // removed since the queue was listed
 		case errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
 			contenders = append(contenders, c)
 		case err != nil:

@@ -92,8 +92,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
-// newContext returns a child of parent that is cancelled when the Lock ends. If
-// the Lock has ended, it already is. newContext needs mu.
+// newContext returns a child of parent that is cancelled when the Lock ends, at
+// once if it has ended already. It is called with mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}

@@ -30,7 +30,7 @@ type dialing struct {
 
 	// Used by one attempt at a time:
 	pace       pace   // delays the next attempt after a failure
-	generation string // of the last session
+	generation string // of the store's data in the last session
 }
 
 // dialAttempt is one attempt to connect, shared by all calls that need a
@@ -185,8 +185,8 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	return s, err
 }
 
-// readOnly is the session of a client with [WithReadOnly]. Without a Create there
-// is no other change than Remove.
+// readOnly is the session of a client with [WithReadOnly]. It refuses
+// Create and Remove. All other changes need a node that Create has returned.
 type readOnly struct {
 	driver.Session
 	driver.Inspector
@@ -264,7 +264,7 @@ func (p *pace) sleep(stop <-chan struct{}) bool {
 }
 
 // silentAfter is how long a call waits for a store that has never answered
-// before the client logs that.
+// before the client logs a warning.
 const silentAfter = 5 * time.Second
 
 // watchSilence logs, once per client, that the store has not answered, unless

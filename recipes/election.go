@@ -146,8 +146,8 @@ type observer struct {
 // set up anew.
 const longBehind = 30 * time.Second
 
-// compare compares the leader with the latest one. It is old if it is probably an
-// earlier leader, shown by a server that lags behind.
+// compare compares the leader with the latest one seen. The result old means
+// that it is probably an earlier leader, shown by a server that lags behind.
 func (o *observer) compare(leader Contender) (changed, old bool) {
 	switch {
 	case leader.Token == 0 || leader.Token >= o.newest:
@@ -179,7 +179,7 @@ func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 
 // watchLeader returns the leader, or a zero Contender, and a watch that ends
 // when the leader may have changed. It watches the first node, because nodes
-// that join later do not matter, or the queue if that is empty.
+// that join later do not matter, or the whole queue if it is empty.
 func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
 	for {
 		nodes, err := s.List(ctx, queue)

@@ -50,9 +50,9 @@ var (
 	// reason, such as ErrTimeout.
 	ErrNotRun = errors.New("the function was not called")
 
-	// ErrNotRecorded is returned by Once and OncePer if the function succeeded, but
-	// the store has not told that the run is recorded. Another call may run the
-	// function again.
+	// ErrNotRecorded is returned by Once and OncePer if the function succeeded,
+	// but the store has not confirmed that the run is recorded. Another call may
+	// run the function again.
 	ErrNotRecorded = errors.New("the run was not recorded")
 
 	// ErrUnlock is returned by Unlock, WithLock and WithRLock if the lock was
@@ -73,7 +73,7 @@ var (
 	// by calls for a lock once Client.Shutdown has begun.
 	ErrClosed = errors.New("client closed")
 
-	// ErrGone is returned by [RWMutex.Remove] if the contender has left.
+	// ErrGone is returned by [RWMutex.Remove] if the contender has left the queue.
 	ErrGone = driver.ErrGone
 
 	// ErrBadName is returned by every use of a lock with an invalid name; see
@@ -108,7 +108,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked is an error that does not match some of the targets it wraps.
+// masked wraps err but does not match the errors in not.
 type masked struct {
 	err error
 	not []error

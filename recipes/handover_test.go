@@ -99,8 +99,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 }
 
 // A waiter whose own node was removed must not be granted the lock, even if its
-// predecessor is released before it notices. After Create, both may be reported
-// before Create returns.
+// predecessor is released before it notices. Both may happen before Create
+// returns.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -121,7 +121,7 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 }
 
 // If the holder unlocks before the waiter's watch is armed, the waiter has to
-// list the queue to learn of it. Later, the watch alone must wake it.
+// list the queue to learn of it. Later, the watch must wake the waiter.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one grant of a lock: the Lock returned for it and those of
-// re-entries. It ends with the last Unlock.
+// hold is one grant of a lock, with the first Lock and one for each re-entry.
+// It ends with the last Unlock.
 type hold struct {
 	queue *queue
 	want  *want
@@ -78,7 +78,7 @@ func (h *hold) check() {
 
 // tellLoss marks the Locks as lost, unless they already are or all were
 // unlocked. It cancels their contexts before it closes Lost, so that callers
-// that react to Lost pass on no live context. The hook runs later.
+// that react to Lost pass on no live context. The Lost hook runs afterwards.
 func (h *hold) tellLoss(loss entry.Loss) {
 	err := h.lostError(loss)
 	for {
@@ -251,7 +251,7 @@ func (h *hold) overstayed() {
 
 // takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	h.overstayed() // in case the timer for it has not run yet, after a pause of the process
+	h.overstayed() // its own timer may be late after a pause of the process
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.loss, ErrMaxHold)
 	h.mu.Unlock()

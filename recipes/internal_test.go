@@ -56,8 +56,8 @@ func wantFor(m Mode) *want {
 	return writer
 }
 
-// A queue is described in one pass: it must not cost a look at all nodes ahead of
-// each node.
+// A queue is described in one pass: no node may cost another pass over
+// the nodes ahead of it.
 func TestAQueueIsDescribedInOnePass(t *testing.T) {
 	looked := 0
 	rule := reader.rule

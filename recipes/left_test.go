@@ -75,8 +75,8 @@ func TestUnlockInterruptsNoDelete(t *testing.T) {
 	})
 }
 
-// A call that waits for what an earlier one has left behind retries like any
-// other, and so gives up when its back-off does.
+// A call that waits for an earlier call's unfinished request retries like any
+// other call, and gives up when its back-off does.
 func TestTheBackOffAlsoLimitsTheWaitForEarlierCalls(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var refusing atomic.Bool
@@ -111,7 +111,7 @@ func (n *thrice) NextBackOff() time.Duration {
 
 func (*thrice) Reset() {}
 
-// failedSoon returns the error of a call within a minute.
+// failedSoon returns the error of a call that must fail within a minute.
 func (w *world) failedSoon(c <-chan result) error {
 	w.Helper()
 	synctest.Wait()

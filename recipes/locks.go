@@ -42,7 +42,7 @@ type Locks struct {
 // caller that already holds another lock can still be part of such a deadlock.
 //
 // The deadline of ctx is for the whole call, and [WithTimeout] for each lock.
-// If a lock cannot be taken, or one that was taken is lost meanwhile, LockAll
+// If a lock cannot be taken, or an earlier one is lost meanwhile, LockAll
 // unlocks those that it has taken. The error matches those of Lock and of each
 // [Lock.Unlock] that failed.
 //
@@ -78,7 +78,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
 		if err != nil {
-			if ctx.Err() == nil { // then inner was cancelled, not ctx
+			if ctx.Err() == nil { // inner was cancelled because of a loss, not ctx
 				err = mask(err, context.Canceled)
 			}
 			return nil, err
@@ -174,8 +174,8 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the node of l is known to be in the queue, because
-// it has the same record there.
+// contains reports whether the queue is known to have a node of the same name
+// and record as l, which is then the node of l.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false
@@ -229,8 +229,9 @@ func (l *Locks) Err() error {
 	return join(errs...)
 }
 
-// Lost returns a channel that closes when the first of the locks is lost. It never
-// closes for an Unlock of one of All, nor for a lock that was unlocked before.
+// Lost returns a channel that closes when the first of the locks is lost.
+// Unlocking a lock does not close it, nor does the loss of a lock that is
+// already unlocked.
 func (l *Locks) Lost() <-chan struct{} {
 	l.lostOnce.Do(func() {
 		lost := make(chan struct{})
@@ -249,7 +250,7 @@ func (l *Locks) Lost() <-chan struct{} {
 }
 
 // Context returns a child of parent that is cancelled when the first of the locks
-// is lost or unlocked. Calls with it re-enter each of them, as with
+// is lost or unlocked. Calls with it re-enter each of the locks, as with
 // [Lock.Context], and [FromContext] returns one of them. Each lock keeps a context
 // until the parent ends, so cancel parents whose work is done.
 func (l *Locks) Context(parent context.Context) context.Context {

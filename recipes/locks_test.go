@@ -163,7 +163,7 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
-// Lost is about losses alone, as Lock.Lost is.
+// Like Lock.Lost, Lost must close for a loss but not for an Unlock.
 func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -65,7 +65,7 @@ func cutUnits(n driver.Node) (host string, u units, ok bool) {
 	return prefix[:dash], u, true
 }
 
-// parseCount parses a number of units as dlock writes it, and all else as zero.
+// parseCount parses a number of units as dlock writes it, or returns zero.
 func parseCount(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 1 || n > maxUnits || digits[0] < '1' || digits[0] > '9' {

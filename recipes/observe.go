@@ -18,9 +18,9 @@ import (
 // Errors are yielded as by [Election.Observe]. An outage yields one error,
 // after which the caller may continue the loop. Any other error ends it.
 //
-// Each change costs every observer two requests, however long the queue is:
-// fields of a Contender for which its node must be read are empty. [RWMutex.Queue]
-// reads them.
+// Each change costs every observer two requests, however long the queue is,
+// because Observe does not read the nodes. The fields of a Contender for which
+// its node must be read are therefore empty; [RWMutex.Queue] fills them.
 func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error] {
 	return func(yield func([]Contender, error) bool) {
 		m.queue.observe(ctx, func(_ []driver.Node, all []Contender, err error) bool { return yield(all, err) })
@@ -47,9 +47,9 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-// observe yields what look finds, at once and after each change, across sessions.
-// The function compare tells whether that has changed, and whether it is to be
-// ignored because a server shows an old queue.
+// observe calls look at once and after each change, across sessions, and yields
+// results that have changed. The function compare reports whether a result has
+// changed, and whether to ignore it because a server shows an old queue.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// Limits of how far clocks and schedulers may be off.
+// Limits on how far clocks and schedulers may deviate.
 const (
 	// maxAhead is how far a tick may be ahead of the store's clock.
 	maxAhead = time.Minute
@@ -21,7 +21,7 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// lookAgainFor limits how long a call asks whether its run was recorded.
+// lookAgainFor limits how long a call asks the store whether it has its run.
 const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run
@@ -36,15 +36,15 @@ const lookAgainFor = 5 * time.Second
 // context and token within f as with [RWMutex.WithLock]. f must cope with an
 // earlier run that ended halfway.
 //
-// After f has returned nil, Once stores the tick and the node's name beside the
-// lock, as [Lock.SetValue] does, even if ctx has ended by then. Do not store
-// other values beside this lock.
+// After f has returned nil, Once stores the tick and the node's name as the
+// value of the lock, as [Lock.SetValue] does, even if ctx has ended by then. Do
+// not store other values for this lock.
 //
 // If ran is false and err nil, the tick has been done. Otherwise the errors are
 // those of WithLock, and these:
 //
 //	ErrNotRun   f was not called: Lock failed, the driver stores no values
-//	            (errors.ErrUnsupported), another value is beside the lock,
+//	            (errors.ErrUnsupported), the lock has a value of another kind,
 //	            or the tick is more than a minute ahead of the store's clock.
 //	            Without that limit, a machine whose clock is a day ahead would
 //	            stop all runs for a day. If the store's clock was ahead during
@@ -52,9 +52,9 @@ const lookAgainFor = 5 * time.Second
 //	            caught up. Stores that do not tell their time, such as etcd,
 //	            cannot check the limit.
 //	ErrNotRecorded
-//	            f has returned nil, but the store has not stored the tick, as far
-//	            as it has told, also when asked again for up to 5 s. Another call
-//	            for the same tick may run f again.
+//	            f has returned nil, but the store has not confirmed that it has
+//	            stored the tick, even when asked again for up to 5 s. Another
+//	            call for the same tick may run f again.
 //
 // On top of the lock, a run costs two requests, and a call that does not run f
 // costs one.
@@ -83,10 +83,11 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // A call may come two minutes early, but at most a quarter of the period, so
 // that machines may take turns although their clocks differ. An early run is
 // recorded as if it had begun on time. So two runs begin at least half a period
-// apart, and n periods see n+1 runs at most. A run counts from the time at which
-// OncePer was called, not at which it got the lock. But if it has waited for so
-// long that the next one could begin less than half a period later, for example
-// because another machine has failed late, it counts from a later time.
+// apart, and n periods see n+1 runs at most. A run counts from the call of
+// OncePer, not from the grant of the lock. But if the call has waited so long
+// that the next run could begin less than half a period after this one, for
+// example because another machine has failed late, the run counts from a later
+// time.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
@@ -133,7 +134,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		}
 		ran = true
 		if err := f(held, l); err != nil {
-			return mask(err, ErrNotRecorded) // it concerns another lock
+			return mask(err, ErrNotRecorded) // the error of f concerns another lock
 		}
 		return m.recordRun(context.WithoutCancel(ctx), l, run)
 	})
@@ -166,7 +167,7 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 }
 
 // parseRun returns the time of the last successful run, which is zero if there
-// was none. What follows it tells people where the last run was: see dlock last.
+// was none. The text after it tells people who ran it: see dlock last.
 func parseRun(value []byte) (time.Time, error) {
 	text, _, _ := strings.Cut(string(value), " ")
 	if text == "-" {
@@ -179,8 +180,8 @@ func parseRun(value []byte) (time.Time, error) {
 	return at, nil
 }
 
-// recordRun records the time of a run. If the lock was lost, the error does not
-// say so, because Unlock returns that, too.
+// recordRun records the time of a run. If the lock was lost, the error omits
+// the loss, because Unlock returns that, too.
 func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	value := append(at.UTC().AppendFormat(nil, time.RFC3339Nano), " "+l.Node()...)
 	err := l.setValue(ctx, value)
@@ -193,8 +194,8 @@ func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	return lockError(m.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 }
 
-// keeps reports whether the store has told, in any session, that it keeps the
-// value.
+// keeps reports whether the store answers that it has the value. It asks again
+// if the session ends or a request fails.
 func (m *RWMutex) keeps(ctx context.Context, value []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainFor)
 	defer cancel()

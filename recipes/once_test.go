@@ -140,7 +140,7 @@ func dies(w *world, op faults.Op, at faults.Stage) {
 	worked := kept || op == faults.OpSetValue || op == job0 && at == faults.StageReply
 	require.EqualValues(w, 1+boolToInt(worked && !kept), j.runs.Load())
 	require.False(w, w.once(second, tick, j.run), "the tick is done")
-	time.Sleep(time.Minute) // until the store has dropped the first's session
+	time.Sleep(time.Minute) // until the store has dropped the first client's session
 }
 
 func boolToInt(b bool) int {
@@ -171,7 +171,7 @@ func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
 							runtime.Goexit()
 						case "unlock":
 							return l.Unlock()
-						case "shared": // keeps another value than the time of the run
+						case "shared": // stores a value other than the time of the run
 							assert.NoError(w, l.SetValue(ctx, tick.Add(-time.Hour).UTC().AppendFormat(nil, time.RFC3339Nano)))
 							return l.Downgrade(ctx)
 						}
@@ -457,7 +457,7 @@ func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	}
 }
 
-// The store keeps a run, but its reply is lost, and then the session.
+// The store records a run, but its reply is lost, and then the session ends.
 func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var c *client

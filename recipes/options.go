@@ -62,16 +62,16 @@ func WithTimeout(d time.Duration) Option {
 // waiting, if n or more contenders are ahead when the call joins the queue. With
 // n = 1 they never wait. Zero or less means no limit, which is the default.
 //
-// Contenders ahead are the nodes before that of the call: readers and writers
+// Contenders ahead are all nodes before that of the call: readers and writers
 // that hold the lock or wait for it, of all clients, and also calls that are
 // about to give up. A call that gets the lock without waiting is never refused,
-// such as a reader among any number of readers. Nor is one that has joined
-// before, and has to rejoin because its session has ended. TryLock and TryRLock
-// do not wait anyway.
+// such as a reader among any number of readers, and neither is a call that
+// rejoins because its session has ended. TryLock and TryRLock do not wait
+// anyway.
 //
 // The node of a refused call is removed, as after any other error. The limit
-// costs no request for a free lock, nor if the driver's Create has returned the
-// nodes ahead, and at most one List otherwise.
+// costs at most one List, and no request if the lock is free or the driver's
+// Create has returned the nodes ahead.
 func WithMaxQueue(n int) Option {
 	return func(o *options) { o.maxQueue = n }
 }
@@ -148,12 +148,12 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger, o.loggerSet = l, true }
 }
 
-// WithReadOnly makes a client that only looks, with Walk, Queue, Observe, Value and
-// Election.Leader. It needs no right to write, leaves nothing in the store, does
-// not wait for a grace, and may use a replica, as far as the driver implements
-// driver.Observer. All of that shows locks, but grants none: all other methods
-// return an error that matches [errors.ErrUnsupported]. It is an option of a
-// client, not of a lock.
+// WithReadOnly makes a client that only reads, with Walk, Queue, Observe, Value
+// and Election.Leader. These show locks but grant none: all other methods
+// return an error that matches [errors.ErrUnsupported]. The client needs no
+// right to write, leaves nothing in the store, does not wait out the grace
+// after a loss of data, and may use a replica, as far as the driver implements
+// driver.Observer. It is an option of a client, not of a lock.
 func WithReadOnly() Option {
 	return func(o *options) { o.readOnly = true }
 }

@@ -14,7 +14,7 @@ import (
 type holdsKey struct {
 	client    *Client
 	name      string
-	semaphore bool // whether the Lock is of a Semaphore
+	semaphore bool // whether the Lock belongs to a Semaphore
 }
 
 // heldIn says which Lock a context belongs to. outer is set if the parent

@@ -30,8 +30,8 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
 
-// tally is what has to be known of the nodes ahead to tell whether a contender
-// holds. It grows with each node, so that a queue is judged in one pass.
+// tally counts the nodes ahead of a contender, as far as they decide whether it
+// holds the lock. Adding node after node judges a whole queue in one pass.
 type tally struct{ nodes, readers, sharers, units int }
 
 func (t *tally) add(n driver.Node) {
@@ -123,12 +123,12 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // TryLock is like Lock, but does not wait for other contenders. If another
 // contender holds the lock or waits for it, TryLock returns [ErrLocked].
 //
-// If several calls meet at a free lock, the one whose node is first takes it, and
-// the others return ErrLocked. All of them fail only if the store does not answer
-// the first one, or if that one loses its session or node. TryLock may also return
-// ErrLocked although no contender holds the lock: while the node of a call that
-// has failed is being removed, or if the server that it asks has not received the
-// last Unlock yet.
+// If several calls meet at a free lock, the one whose node is first takes it,
+// and the others return ErrLocked. All of them fail only if the store does not
+// answer the first one, or if that one loses its session or node. TryLock may
+// also return ErrLocked although no contender holds the lock: while the node of
+// a call that has failed is being removed, or if TryLock asks a server that has
+// not received the last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
 // each request only once:

@@ -37,9 +37,9 @@ const semaphoreRecipe = "semaphore"
 //
 // All clients should pass the same n. If they do not, each contender uses its
 // own n, so at most the greatest n units are held. A contender with a small n
-// may have to wait for more holders than others do. One behind it may then have
-// to wait, too, although its own n would suffice, and [Semaphore.Queue] reports
-// it as a holder. The client logs once that it has met another n.
+// may have to wait for more holders than others do. Contenders behind it then
+// wait, too, even if their own n would suffice, and [Semaphore.Queue] shows them
+// as holders. The client logs once that another contender uses a different n.
 //
 // The options apply to this Semaphore only, after those of the client. To take
 // units again and again without a request, acquire several once and divide them

@@ -133,7 +133,7 @@ func TestASemaphoreAndALockOfOneNameExcludeEachOther(t *testing.T) {
 	})
 }
 
-// Every waiter must be served, whatever n the others use.
+// Every waiter must be served even if other clients use a different n.
 func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log safeBuffer

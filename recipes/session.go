@@ -27,8 +27,8 @@ func newSession(c *Client, ds driver.Session) *session {
 // ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
-// onSession calls f with the client's session. If f finds it ended, for example
-// after the machine slept, f is called once more with a new one.
+// onSession calls f with the client's session. If f finds that it has ended, for
+// example because the machine slept, onSession calls f once more with a new one.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
@@ -185,7 +185,7 @@ func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 // its own goroutine, so that a slow hook does not delay the driver.
 type heartbeats struct {
 	sessionID  string
-	mu         sync.Mutex         // held while sending to next
+	mu         sync.Mutex         // held while sending to unreported
 	unreported chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Shutdown ends the client when its locks have been unlocked, like the method
-// of net/http.Server. From now on no lock is granted: calls that wait for one
+// of net/http.Server. From then on no lock is granted: calls that wait for one
 // leave the queue and return [ErrClosed], and so do new calls. A call that
 // waits for an answer of the store returns once it has the answer.
 //
@@ -48,7 +48,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return join(fmt.Errorf("dlock: shutdown: locks that were still held and are now lost: %d: %w", held, cut), err)
 }
 
-// drain refuses further calls and grants. It needs mu, and may be called again.
+// drain makes later calls and grants fail. Called with mu held; idempotent.
 func (c *Client) drain() {
 	if c.drains() {
 		return

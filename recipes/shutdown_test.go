@@ -41,7 +41,7 @@ func TestShutdownWaitsForTheHolders(t *testing.T) {
 		l := w.won(c.lock(bg))
 		done := c.shutdown(bg)
 
-		time.Sleep(time.Hour) // many sessions long
+		time.Sleep(time.Hour) // much longer than a session timeout
 		again := w.won(c.lock(l.Context(bg)))
 		require.NoError(w, l.Downgrade(bg))
 		w.unlock(l)
@@ -82,7 +82,7 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 }
 
 // Shutdown itself must end calls that wait for the store. A lock stays held,
-// since Shutdown would otherwise close the client, which also ends them.
+// because Shutdown would otherwise close the client, ending them, too.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 	for name, disturb := range map[string]func(w *world, c *client) (heal func()){
 		"connecting": func(w *world, c *client) func() {

@@ -26,7 +26,7 @@ func captureDefault(t *testing.T) *safeBuffer {
 	slog.SetDefault(slog.New(slog.NewTextHandler(text, nil)))
 	t.Cleanup(func() {
 		slog.SetDefault(before)
-		log.SetOutput(out) // SetDefault has changed both
+		log.SetOutput(out) // SetDefault has changed the output and the flags
 		log.SetFlags(flags)
 	})
 	return text

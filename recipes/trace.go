@@ -38,8 +38,8 @@ import (
 // In every hook about a lock, the field Recipe says what the lock is used for:
 // "lock" for an [RWMutex], "semaphore" for a [Semaphore], "election" for an
 // [Election], "majority" for the Mutex of package majority as a whole, and
-// "member" for its lock in one of the stores. Leave out members where a majority
-// is to be counted once.
+// "member" for its lock in one of the stores. To count a majority only once,
+// leave out the members.
 type Trace struct {
 	// Connected is called after every attempt to connect, with the context of
 	// the call that started the attempt. Other calls may share the attempt.
@@ -138,7 +138,7 @@ type ConnectedInfo struct {
 // HeartbeatInfo is the argument of Trace.Heartbeat.
 type HeartbeatInfo struct {
 	SessionID string        // the ID of driver.SessionInfo
-	Left      time.Duration // what was left of the lease when the answer arrived
+	Left      time.Duration // what was left of the lease when the reply arrived
 	Term      time.Duration // how long the lease runs without a renewal
 }
 
@@ -257,7 +257,7 @@ type LostInfo struct {
 
 // Reason classifies the error for metrics:
 //
-//	max_hold       it was held for the time of WithMaxHold
+//	max_hold       the lock was held for the time of WithMaxHold
 //	closed         the client was closed
 //	lost_data      the store may have lost data, as after a fail-over
 //	session_ended  the store was out of reach for too long, or has ended the session
@@ -276,12 +276,12 @@ func (i LostInfo) Reason() string {
 	return "removed"
 }
 
-// WithRecipe sets the field Recipe in hooks, for packages that build something
-// else from locks, so that metrics can tell these locks apart.
+// WithRecipe sets the field Recipe in hooks. Packages that build something else
+// from locks use it, so that metrics can tell these locks apart.
 func WithRecipe(name string) Option { return func(o *options) { o.recipe = name } }
 
 // Trace returns the client's hooks, for packages that build something from
-// locks, and report on the whole. It is never nil, but its hooks may be.
+// locks and report on it as a whole. It is never nil, but its hooks may be.
 func (c *Client) Trace() *Trace { return c.options.trace }
 
 // ReapedInfo is the argument of Trace.Reaped.

@@ -45,8 +45,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// life returns hooks that append to seen what they are told, and the caller
-// stored in their context.
+// life returns hooks that append their arguments to seen, with the name of the
+// caller that their context carries.
 func life(seen *[]string) *recipes.Trace {
 	var mu sync.Mutex
 	note := func(ctx context.Context, told ...any) {
@@ -196,8 +196,8 @@ func (e *endings) trace() *recipes.Trace {
 	}
 }
 
-// A loss while Granted runs is told after it. If a hook panics, the other traces
-// see all the same how the call ends.
+// A loss while the Granted hook runs is reported only after it. If a hook
+// panics, the other traces must still see how the call ends.
 func TestEachTraceSeesTheEndOfACallWhoseGrantedHookIsSlow(t *testing.T) {
 	for _, loss := range []bool{false, true} {
 		for _, panics := range []bool{false, true} {

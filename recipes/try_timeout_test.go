@@ -59,7 +59,7 @@ func TestTimeoutAndDeadlineLimitTheRequestsOfTryLock(t *testing.T) {
 			}
 			l := w.granted(try(bg))
 			time.Sleep(time.Minute)
-			w.unlock(l) // the limit is not for the hold
+			w.unlock(l) // the limit does not apply to the hold
 		}
 	})
 }

@@ -109,8 +109,8 @@ func (h *hold) giveEntryBack() error {
 	return h.entry.Remove(unlockTimeout)
 }
 
-// explain converts the error of removing the node to that of Unlock. If the
-// node was already gone, the lock was lost.
+// explain returns the error of Unlock for an error from removing the node. If
+// the node was already gone, the lock was lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *entry.Loss
@@ -152,8 +152,8 @@ func (h *hold) reportReleased(mode Mode, err error) {
 // store may already have granted it to readers. The error matches
 // driver.ErrUnavailable. The client retries in the background, and another
 // Downgrade waits for the result. If the lock is already lost or unlocked, the
-// error matches [ErrLost] or [ErrNotHeld]. For units of a [Semaphore] it always
-// returns an error, and they stay held.
+// error matches [ErrLost] or [ErrNotHeld]. Units of a [Semaphore] cannot be
+// downgraded: Downgrade returns an error, and they stay held.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock

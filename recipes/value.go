@@ -10,9 +10,9 @@ import (
 
 var errSharedSets = errors.New("only a lock that is held exclusively can set a value")
 
-// SetValue stores a value of at most 64 KB beside the lock, replacing any earlier
-// one, and returns once the store has confirmed it. The value outlives the
-// lock, the session and this process; [RWMutex.Value] returns it to every
+// SetValue stores a value of at most 64 KB under the lock's name, replacing any
+// earlier one, and returns once the store has confirmed it. The value outlives
+// the lock, the session and this process; [RWMutex.Value] returns it to every
 // client. The store writes the value only if the lock is still held, and checks
 // that atomically. So an earlier holder never overwrites the value of a later
 // one.

@@ -49,7 +49,7 @@ type connectorFunc func(context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// wrapped returns c with sessions that f has changed.
+// wrapped returns a connector like c, with each session wrapped by f.
 func wrapped(c driver.Connector, f func(driver.Session) driver.Session) driver.Connector {
 	return connectorFunc(func(ctx context.Context) (driver.Session, error) {
 		s, err := c.Connect(ctx)

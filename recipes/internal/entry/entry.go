@@ -37,8 +37,8 @@ type Entry struct {
 	first driver.Joined
 	// listed identifies the latest list of the queue.
 	listed list
-	// repeats repeats a Delete without an answer. It is set before the caller
-	// gets the error of the first one.
+	// repeats is the task that retries an unanswered Delete. It is set before the
+	// caller gets the error of the first attempt.
 	repeats *task
 	// followed reports whether another contender may have joined the queue
 	// behind this entry and seen it waiting.
@@ -133,7 +133,7 @@ func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 //
 // If the entry is lost later, the function lost is called once to tell the
 // owner, with no mutex of this package held. It must not block, because the
-// owners of the other entries of a lost session are told after it.
+// owners of the session's other entries are told only after it returns.
 //
 // The watch of the granted node starts only after watchAfter. If the entry is
 // removed sooner, Remove detects whether the node was already gone.
@@ -173,7 +173,7 @@ func (s *Grants) ungrant(e *Entry) {
 }
 
 // lose marks a granted entry as lost, because the session has ended or the node
-// is gone. In other states it has no owner to tell.
+// is gone. An entry that is not granted has no owner to tell.
 func (e *Entry) lose(cause error) {
 	e.mu.Lock()
 	if e.state != granted {

@@ -7,24 +7,23 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A caller's context interrupts no request that changes the store, because
-// nobody would know then what the request has done. Instead the caller leaves,
-// the request goes on until it is answered, and its answer is adopted: a node
-// that was created is removed by its place. While something is left in a queue,
-// the session's next call for that queue waits. Otherwise calls with short
-// deadlines would add nodes to a store under load faster than it can remove
-// them, each of which delays the calls behind it: such a queue does not recover
-// when the load is gone.
+// A request that changes the store continues when its caller's context ends,
+// because nobody would know the outcome of an interrupted request. The caller
+// returns, and the answer is handled in the background: a node that was created
+// is removed. Until then the session's next call for the same queue waits.
+// Otherwise calls with short deadlines would add nodes to a store under load
+// faster than it can remove them. As each node delays the calls behind it, such
+// a queue would not recover even after the load has gone.
 
-// leftover is what calls that have left wait for in a queue: Creates without an
-// answer, and nodes whose removal is not confirmed.
+// leftover counts the requests in a queue whose callers have returned:
+// unanswered Creates, and removals that are not confirmed.
 type leftover struct {
 	requests int
-	err      error         // why the latest try has failed
-	change   chan struct{} // closed when all is confirmed or a try has failed
+	err      error         // why the latest attempt failed
+	change   chan struct{} // closed when all requests are confirmed or an attempt has failed
 }
 
-// leave counts one more request in the queue that nobody waits for.
+// leave counts one more request in the queue whose caller has returned.
 func (s *Grants) leave(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +47,7 @@ func (s *Grants) settle(queue string) {
 	}
 }
 
-// tryFailed tells the waiting calls that the store does not answer.
+// tryFailed wakes the waiting calls with the error of a failed attempt.
 func (s *Grants) tryFailed(queue string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +57,8 @@ func (s *Grants) tryFailed(queue string, err error) {
 	}
 }
 
-// awaitLeft waits until nothing is left in the queue. It returns the error of a
-// try that fails meanwhile.
+// awaitLeft waits until the queue has no requests counted by leave. If an
+// attempt fails meanwhile, awaitLeft returns its error.
 func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
 	s.mu.Lock()
 	l := s.left[queue]
@@ -88,12 +87,12 @@ type request struct {
 	over     sync.Cond // signalled when answered or left is set; its mutex, Entry.mu, guards all
 	answered bool
 	err      error // the answer
-	left     bool  // whether the caller has left
+	left     bool  // whether the caller has returned without the answer
 }
 
 // answer passes the answer to the caller. It returns false if the caller has
-// left. If repeated is true, the request goes on, and the session's next calls
-// for the queue wait for it in any case.
+// already returned. If repeated is true, the request is sent again, and the
+// session's next calls for the queue wait for it in either case.
 func (e *Entry) answer(r *request, err error, repeated bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +108,7 @@ func (e *Entry) answer(r *request, err error, repeated bool) bool {
 }
 
 // leave ends the caller's wait for the answer, if there is none yet. From then
-// on, the session's next calls for the queue wait for it.
+// on, the session's next calls for the queue wait for the request.
 func (e *Entry) leave(r *request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

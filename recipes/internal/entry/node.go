@@ -70,7 +70,7 @@ func (e *Entry) watchNode() {
 	}
 }
 
-// beginWatch returns the waiter's watch of the node, if it has left one.
+// beginWatch returns the watch of the node that the waiter kept open, if any.
 func (e *Entry) beginWatch(cancel context.CancelFunc) (p driver.Place, kept driver.Watch, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

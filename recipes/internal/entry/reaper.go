@@ -19,7 +19,7 @@ type task struct {
 	try   func(ctx context.Context) error // sends the request once; nil means confirmed
 	tries int
 	onEnd func()        // called when the task succeeded or was given up
-	done  chan struct{} // closed after ended was called
+	done  chan struct{} // closed after onEnd was called
 	err   error         // why it was given up; set before done is closed
 }
 

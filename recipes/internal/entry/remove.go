@@ -45,8 +45,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return e.explain(err)
 }
 
-// delete sends the Delete. If the store does not answer, delete repeats it until
-// the store does or the session ends.
+// delete sends the Delete. If the store does not answer, delete retries until
+// it gets an answer or the session ends.
 func (e *Entry) delete() {
 	err := e.session.Delete(context.Background(), e.queue.Name, e.lastPlace(), e.removalCause())
 	if e.mayRepeat(err) {
@@ -77,7 +77,7 @@ func (e *Entry) deleteAtClose(limit time.Duration) error {
 	return e.explain(err)
 }
 
-// reportLate reports the answer to a Delete whose caller has left.
+// reportLate reports the answer to a Delete whose caller has returned.
 func (e *Entry) reportLate(err error) {
 	var refused *refusal
 	if err = e.explain(err); errors.As(err, &refused) {

@@ -90,9 +90,9 @@ func (s *Grants) Cause() error {
 	return s.Err()
 }
 
-// endedByStore reports whether the store has ended the session, or said that it
-// has. The session may then have ended some time ago. Otherwise the lease has run
-// out just now, or the client is being closed.
+// endedByStore reports whether the session ended because the store said so, in
+// which case it may have ended some time ago. Otherwise its lease has just
+// expired, or the client is being closed.
 func (s *Grants) endedByStore() bool {
 	cause := s.Cause()
 	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)
@@ -122,7 +122,7 @@ func (s *Grants) lossInUse() bool {
 	return s.lossesInUse > 0
 }
 
-// AwaitLossesSeen waits until all lost entries were unlocked, or stop closes.
+// AwaitLossesSeen waits until all lost entries are unlocked, or stop closes.
 func (s *Grants) AwaitLossesSeen(stop <-chan struct{}) {
 	for s.lossInUse() {
 		select {

@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// SetValue stores a value beside the queue. It retries until the store answers, ctx
+// SetValue stores the lock's value. It retries until the store answers, ctx
 // ends, or the back-off gives up. If the node is gone, the entry is lost.
 func (e *Entry) SetValue(ctx context.Context, value []byte) error {
 	err := e.ask(ctx, func() error {
