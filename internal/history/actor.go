@@ -15,7 +15,7 @@ import (
 )
 
 // slot is the place of a client in a history. When a client is closed, a new
-// one takes over its slot, and the actors of the slot go on with that.
+// one takes over its slot, and the slot's actors go on with the new client.
 type slot struct {
 	number int
 	open   func() *dlock.Client
@@ -45,9 +45,9 @@ func (s *slot) renew() (old *client) {
 	return old
 }
 
-// replace closes the client of a slot and opens a new one. While the client is
-// closing, the actors go on calling it, which tests that a closed client
-// refuses calls.
+// replace closes the client of a slot and opens a new one. The actors keep
+// calling the old client meanwhile, which tests that a closed client refuses
+// calls.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.renew()
@@ -68,7 +68,7 @@ type actor struct {
 	units   bool           // whether most calls are for units of a semaphore
 	values  bool           // whether the store keeps values, which Once needs
 	alone   bool           // whether no other goroutine may use the client at the same time
-	options []dlock.Option // of each call
+	options []dlock.Option // options of each call
 	rand    *rand.Rand
 	rounds  int
 	stop    <-chan struct{} // closed to stop the actor early; may be nil
@@ -79,8 +79,8 @@ type actor struct {
 // pace holds the approximate durations of what an actor does.
 type pace struct {
 	gap                     time.Duration // between two rounds
-	brief, longer, longest  time.Duration // for which a lock is held: mostly, sometimes, and so that a session ends meanwhile
-	deadline, shortDeadline time.Duration // of calls; the second may pass while a request is in flight
+	brief, longer, longest  time.Duration // how long a lock is held: mostly, sometimes, and long enough for a session to end
+	deadline, shortDeadline time.Duration // of calls; shortDeadline may pass while a request is in flight
 	bound                   time.Duration // after which a call without a deadline counts as hanging; 0 for none
 }
 
@@ -119,8 +119,8 @@ func (a *actor) String() string { return fmt.Sprint("actor ", a.id) }
 
 func (a *actor) chance(percent int) bool { return a.rand.IntN(100) < percent }
 
-// span returns a random duration. Those of two actors differ, so that their
-// timers do not fire at the same instant.
+// span returns a random duration. Two actors never get the same one, so that
+// their timers do not fire at the same instant.
 func (a *actor) span(limit time.Duration) time.Duration {
 	return time.Duration(a.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + time.Duration(a.id)
 }
@@ -158,7 +158,7 @@ func (a *actor) round() {
 	}
 }
 
-// draw decides at random what call an attempt is.
+// draw chooses at random which call an attempt makes.
 func (a *actor) draw(at *attempt) {
 	at.mode, at.try = dlock.Exclusive, a.chance(17)
 	switch n := a.rand.IntN(100); {
@@ -173,7 +173,7 @@ func (a *actor) draw(at *attempt) {
 		at.tick = time.Now().Truncate(time.Minute)
 	}
 	if a.units && at.within != nil {
-		at.try = true // it may be no re-entry, and would wait for its own client
+		at.try = true // unless it is a re-entry, the call would wait for a lock of its own client
 	}
 }
 
@@ -255,7 +255,7 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 }
 
 // once calls Once, whose function holds the lock until at.unlock is called. It
-// returns no lock and no error if the tick has been done.
+// returns no lock and no error if Once has skipped a tick that is done.
 func (at *attempt) once(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) {
 	locked, leave, ended := make(chan *dlock.Lock, 1), make(chan struct{}), make(chan error, 1)
 	at.unlock = func() error {
@@ -373,7 +373,7 @@ func (a *actor) reenterWith(ctx context.Context, at *attempt) {
 	}
 }
 
-// hold keeps the lock for a while, and reports whether it is still held.
+// hold keeps the lock for a while, and reports whether it is held at the end.
 func (a *actor) hold(h *handle) bool {
 	limit, looks := a.brief, 1+a.rand.IntN(3)
 	switch n := a.rand.IntN(100); {
@@ -427,7 +427,7 @@ func (a *actor) lower(h *handle) {
 	a.ask(a.id, h)
 }
 
-// giveBack unlocks the lock. If that was done before, Unlock must fail.
+// giveBack unlocks the lock. If it is unlocked already, Unlock must fail.
 func (a *actor) giveBack(h *handle) {
 	if h.given != nil {
 		if err := h.lock.Unlock(); !errors.Is(err, dlock.ErrNotHeld) && !errors.Is(err, dlock.ErrLost) {
@@ -492,9 +492,9 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed tries the lock after it has acquired and kept another one. On an
-// ensemble, the client's server may lag behind and wrongly refuse the try; a
-// write brings it up to date.
+// informed tries the lock while it holds another one. On an ensemble, the
+// client's server may lag behind and wrongly refuse the try. Taking the other
+// lock is a write, which brings the server up to date.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -31,8 +31,8 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-// pair is what a row changes: the second contender is granted the lock while the
-// first one may hold it.
+// pair is a history for a row to change. The second contender is granted the
+// lock while the first one may hold it.
 type pair struct {
 	first, second *contender
 	*recorder
@@ -49,7 +49,7 @@ func TestALossNeedsACause(t *testing.T) {
 			p.first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
 		}
 	}
-	// Its client is closed at [5, 11], and it says that it holds the lock.
+	// The first contender's client is closed at [5, 11]. Err says held at answer.
 	closed := func(answer span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = span{5, 8}, span{5, 8}
@@ -58,8 +58,8 @@ func TestALossNeedsACause(t *testing.T) {
 			p.second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
 		}
 	}
-	// Its Unlock at [5, 10] returns err, and its client is closed at [7, 9], or
-	// loses its session at [7, 8]. So the Unlock may have reached the store before.
+	// The first contender's Unlock at [5, 10] returns err. It may have reached the
+	// store before the client is closed at [7, 9], or lost its session at [7, 8].
 	unlocked := func(err error, isClosed bool, won span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = won, won

@@ -46,7 +46,7 @@ func (f *figures) add(r *recorder, record *Record) {
 	}
 }
 
-// count adds how often other events have happened.
+// count adds the numbers of further kinds of events.
 func (f *figures) count(counts map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,14 +21,14 @@ type run struct {
 	journal
 
 	record       *recorder
-	saved        *Record // of the finished run
+	saved        *Record // the record of the finished run
 	seed         uint64
 	rand         *rand.Rand
 	store        *memdriver.Store
 	wrap         spoiler // wraps sessions of the store; may be nil
 	gate         *gate
 	queues       []string
-	judgeSession driver.Session // session of the checks, hit by no fault
+	judgeSession driver.Session // used by the checks; no fault hits it
 	processes    []*process
 	actors       []*actor
 	faults       int
@@ -49,8 +49,8 @@ type run struct {
 	removed  map[int64]removal         // nodes removed by an operator, by token
 	doubts   map[int64]bool            // nodes whose removal or rename may have been lost, by token
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
-	ledgers  []*ledger                 // of the calls
-	free     map[int64]time.Time       // since when the units are free that a node waits for, by token
+	ledgers  []*ledger                 // one for each call
+	free     map[int64]time.Time       // when the units that a node waits for became free, by token
 }
 
 var virtualPace = pace{
@@ -145,7 +145,7 @@ func (r *run) newActor(c *process, id int) *actor {
 	if r.seed%3 != 0 {
 		host = []string{"h", "h", "a", "b"}[c.number]
 	}
-	// By the data of a node, the judge recognizes its actor.
+	// The judge recognizes the actor of a node by the node's data.
 	a.options = []dlock.Option{dlock.WithHostname(host), dlock.WithData([]byte(a.String()))}
 	return a
 }

@@ -33,7 +33,7 @@ type claim interface {
 
 // Work holds the lock l for two milliseconds, sometimes longer, or until it is
 // lost. It fails the test if somebody else holds the lock or the token has not
-// risen. A holder that has lost its lock does not count.
+// risen. It ignores a holder whose Err reports a loss.
 func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	defer h.grants.Add(1)
 	in, err := h.enter(l)
@@ -158,7 +158,7 @@ func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr st
 			<-l.Lost()
 		}
 		side.Heal()
-		_ = client.Close() // the session may be unknown
+		_ = client.Close() // the server may no longer know the session
 	}()
 	t.Cleanup(func() { <-lost })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ledger records the hooks that run for a call, which find it in their context.
+// ledger records the hooks that run for a call. They find it in their context.
 type ledger struct {
 	call      string
 	mode      recipes.Mode
@@ -22,7 +22,7 @@ type ledger struct {
 
 type ledgerKey struct{}
 
-// calling returns the context for a call. The hooks of a call within a hold are not
+// calling returns the context for a call. Hooks of a call within a hold are not
 // counted.
 func (r *run) calling(ctx context.Context, a *attempt) context.Context {
 	l := &ledger{cancelled: a.limit > 0 && !a.limited}
@@ -53,7 +53,7 @@ func (r *run) hooks() *recipes.Trace {
 func (r *run) hook(ctx context.Context, name string, mode recipes.Mode, err error) {
 	l, _ := ctx.Value(ledgerKey{}).(*ledger)
 	if l == nil {
-		l = new(ledger) // of a nested call, whose hooks nobody counts
+		l = new(ledger) // for a nested call, whose hooks nobody counts
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

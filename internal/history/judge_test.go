@@ -23,8 +23,8 @@ type possession struct {
 	*handle
 	fresh   bool      // the grant has not been checked yet
 	missing time.Time // when its node disappeared, or zero
-	// notDowngraded is when a lock, shared for its holder after a downgrade,
-	// was first seen with a node that is still exclusive in the store, or zero.
+	// notDowngraded is when a downgraded lock was first seen with a node that is
+	// still exclusive in the store, or zero.
 	notDowngraded time.Time
 }
 
@@ -64,8 +64,8 @@ func (r *run) granted(ctx context.Context, h *handle) {
 // connection attempt.
 const slack = 110 * time.Millisecond
 
-// returned checks the result of a call, together with the rule of recorder that
-// every error has its reason.
+// returned checks the result of a call. The recorder checks that every error
+// has a reason.
 func (r *run) returned(a *attempt) {
 	took, c := a.ended.Sub(a.began), r.processes[a.client.slot]
 	if a.limit > 0 && took > a.limit+slack+forOnce(a.unlock) {
@@ -429,7 +429,7 @@ func (r *run) holds(token int64) bool {
 	return false
 }
 
-// calmSince is like that of a client, for all clients.
+// calmSince is like process.calmSince, for all processes.
 func (r *run) calmSince(t time.Time) time.Time {
 	for _, c := range r.processes {
 		t = c.calmSince(t)

@@ -27,7 +27,7 @@ type majorities struct {
 	marks   fence.Marks
 
 	mu   sync.Mutex
-	fine map[*majority.Lock][]time.Time // of held locks: when a majority last had it, and all stores; guarded by mu
+	fine map[*majority.Lock][]time.Time // by held lock: when it was last held in a majority, and in all stores; guarded by mu
 }
 
 func TestNoSeedBreaksAMajority(t *testing.T) {
@@ -158,7 +158,7 @@ func (m *majorities) judgeMajorities() {
 	}
 }
 
-// fault ends all sessions of a store, as a restart does, cuts all off, or ends one.
+// fault ends all sessions of a store, cuts all of them off, or ends one.
 func (m *majorities) fault() {
 	store, kind, actor := m.rand.IntN(3), m.rand.IntN(3), m.rand.IntN(3)
 	for i := range 3 {

@@ -61,13 +61,12 @@ func (r *run) drawFault(p *message) (f faults.Fault) {
 	return f
 }
 
-// repeatable reports whether the simulated network may duplicate such a
-// request.
+// repeatable reports whether the simulated network may duplicate a request.
 func repeatable(op faults.Op) bool {
 	return op == faults.OpDelete || op == faults.OpReplace || op == faults.OpCleanUp
 }
 
-// arms reports whether such a request may set a watch in the store.
+// arms reports whether a request for op may set a watch in the store.
 func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }

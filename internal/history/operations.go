@@ -87,7 +87,7 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	return s.ops, explained
 }
 
-// isOver reports whether err, from Unlock, says that the lock was lost before.
+// isOver reports whether Unlock says with err that the lock was lost earlier.
 // ErrUnlock does not: it only means that the release is not confirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
@@ -119,7 +119,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	case c.learned != 0 && suspect == forever: // no cause was recorded, so the loss may have happened at any time
 		suspect, explained = 0, false
 	case c.learned != 0:
-		suspect = min(suspect, c.lastCall()) // the Unlock may have removed the node, and had no answer but the loss
+		suspect = min(suspect, c.lastCall()) // Unlock may have removed the node although it reported only the loss
 	case closing != forever:
 	case silent != forever:
 		suspect = min(silent, c.lastCall())
@@ -150,8 +150,8 @@ func (c *contender) lastCall() (last int64) {
 }
 
 // earliest returns the earliest tick at which a cause recorded until end may
-// have taken the lock from c. silent is the same for causes that the holder
-// need not notice. Both are forever if there is no such cause.
+// have taken the lock from c. silent considers only causes that the holder need
+// not notice. Both are forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -28,7 +28,7 @@ type process struct {
 	paused         bool
 	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
 	lostAt         time.Time // when a message of the client was last lost
-	suspect        bool      // whether a fault was recorded as a cause of losses
+	suspect        bool      // whether suspected has recorded the faults as a cause of losses
 }
 
 // cut tells which directions of a session are blocked.
@@ -156,7 +156,7 @@ func (c *process) disturb(until time.Time) {
 	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
-// suspected records that faults may cost the client its locks from now on.
+// suspected records once that faults may cost the client its locks from now on.
 func (c *process) suspected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

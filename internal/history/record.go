@@ -35,22 +35,22 @@ type attempt struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode
-	units   int // of a semaphore; 0 for a read-write lock
+	units   int // units of a semaphore; 0 for a read-write lock
 	try     bool
 	limited bool    // whether the call has a deadline
 	within  *handle // the Lock whose context the call was given, as for a re-entry; nil if there is none
 	synced  int64   // tick up to which the client has seen all changes; 0 if unknown
 
-	campaign bool          // whether the call is that of an election
-	tick     time.Time     // for which Once was called; zero for other calls
+	campaign bool          // whether the call is Election.Campaign
+	tick     time.Time     // tick that Once was called for; zero for other calls
 	unlock   func() error  // ends the function of Once; nil for other calls
-	limit    time.Duration // until the call is cancelled or times out; 0 if it is not
+	limit    time.Duration // time until the call is cancelled or times out; 0 for no limit
 
 	began   time.Time
 	ended   time.Time
 	before  dlock.Mode // for a re-entry: strongest mode of the contender when the call began, or 0 if it had lost the lock
-	via     *handle    // a Lock whose context the call got besides, or nil
-	kept    bool       // for a re-entry: whether the contender had the lock, and that of via, when the call returned
+	via     *handle    // another Lock whose context the call was given as well, or nil
+	kept    bool       // for a re-entry: whether the contender still held the lock, and that of via, when the call returned
 	queued  []placed
 	retried bool  // whether a failed request may have left a node that blocks this same call
 	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
@@ -71,7 +71,7 @@ type contender struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode // as granted; a downgrade does not change it
-	units   int        // of a semaphore; 0 for a read-write lock
+	units   int        // units of a semaphore; 0 for a read-write lock
 	token   int64
 	node    string
 	granted span
@@ -80,14 +80,14 @@ type contender struct {
 	learned int64  // tick at which the contender first noticed that it had lost the lock, or 0
 }
 
-// handle is a Lock.
+// handle is a Lock and what was recorded about it.
 type handle struct {
 	*contender
 	number  int // 0 for the first Lock of the contender, then 1, 2, ... for re-entries
 	actor   int
 	mode    dlock.Mode
 	lock    *dlock.Lock
-	unlock  func() error // in place of the Lock's method; nil for none
+	unlock  func() error // called in place of lock.Unlock unless nil
 	entered span
 	answers []seen
 	lowered []*ending // calls of Downgrade
@@ -127,7 +127,7 @@ type cause struct {
 	slot  int    // slot of the client that is affected, or -1 for all
 	queue string // affected queue; "": all
 	node  string // node that is affected, see nodeOf; "": all
-	told  bool   // whether the store makes the next grant only after the holder must know of the loss
+	told  bool   // whether the holder must know of the loss before the store makes the next grant
 	upTo  int64  // highest token in the queue that was removed; 0 if the cause is not the removal of a queue
 }
 
@@ -169,11 +169,11 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf returns a node name without what changes when the holder of units has
-// waited, and without its mode, which a downgrade changes.
+// nodeOf returns a node name that stays the same when dlock renames the node,
+// after a downgrade or when waiting units are granted.
 func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S", "-H").Replace(name) }
 
-// watcher is told of calls while they are made.
+// watcher is notified of calls while they run.
 type watcher interface {
 	calling(ctx context.Context, a *attempt) context.Context
 	// granted is called in the goroutine of a call that was granted h, before
@@ -188,8 +188,8 @@ type watcher interface {
 // recorder records the calls of all clients of one store and the causes of
 // losses.
 type recorder struct {
-	// watch judges the calls. It asks the holders itself, because a holder must
-	// learn of a loss even if nobody calls Err. Nil for none.
+	// watch judges the calls unless nil. ask then leaves Err alone, because a
+	// holder must learn of a loss even if nobody calls Err.
 	watch watcher
 
 	mu         sync.Mutex
@@ -228,7 +228,7 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// done returns f as an argument for cause, for a fault that is over when f
+// done adapts f to the parameter of cause, for a fault that is over when f
 // returns.
 func done(f func()) func() bool {
 	return func() bool {

@@ -54,7 +54,7 @@ func (a *attempt) wrong() string {
 	switch err := a.err; {
 	case closed != nil && closed.ret < a.call && !errors.Is(err, dlock.ErrClosed) && (a.within == nil || err == nil):
 		return fmt.Sprintf("the client was closed at %d, but: %v", closed.ret, err)
-	case a.got != nil && a.kept && a.got.contender != a.within.contender && a.units == 0 && a.within.units == 0: // units are not entered again
+	case a.got != nil && a.kept && a.got.contender != a.within.contender && a.units == 0 && a.within.units == 0: // units have no re-entry
 		return "the re-entry has a lock of its own"
 	case a.got != nil && a.got.number > 0 && a.before < a.mode:
 		return fmt.Sprintf("entered, but the lock was held in mode %v", a.before)
@@ -67,7 +67,7 @@ func (a *attempt) wrong() string {
 	case errors.Is(err, dlock.ErrUnavailable) && a.try: // a try does not retry failed requests
 	case errors.Is(err, dlock.ErrUpgrade) && a.within != nil && a.mode == dlock.Exclusive:
 	case errors.Is(err, dlock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded) && a.limited:
-	case !a.tick.IsZero() && errors.Is(err, recipes.ErrNotRun) && (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, dlock.ErrLost)): // the tick was not read
+	case !a.tick.IsZero() && errors.Is(err, recipes.ErrNotRun) && (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, dlock.ErrLost)): // the tick could not be read
 	case errors.Is(err, context.Canceled) && (a.gaveUp != 0 && a.gaveUp < a.ret || a.within != nil && a.within.over(a.ret)):
 	default:
 		return fmt.Sprint("no reason for: ", err)
@@ -94,8 +94,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return !a.lacks(ahead)
 }
 
-// takes returns how many units a takes from the contender behind it. These are
-// all if only one of them can hold the lock.
+// takes returns how many units a takes from the contender behind it: all of
+// them if the two cannot hold the lock together.
 func (a *attempt) takes(behind *attempt) int {
 	switch {
 	case a.units > 0 && behind.units > 0:
@@ -106,8 +106,8 @@ func (a *attempt) takes(behind *attempt) int {
 	return 0
 }
 
-// lacks reports whether a has to wait when the contenders ahead of it take
-// ahead units.
+// lacks reports whether a has to wait if the contenders ahead of it take ahead
+// units.
 func (a *attempt) lacks(ahead int) bool { return ahead+max(1, a.units) > Units }
 
 // sees returns the tick up to which the client of an attempt has seen all
@@ -149,8 +149,7 @@ func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	return r.grace == 0 || ended.IsZero() || refused.began.Before(ended.Add(r.grace))
 }
 
-// outOfOrder describes nodes whose token is lower than that of a node created
-// before.
+// outOfOrder describes nodes whose token is lower than that of an earlier node.
 func (r *recorder) outOfOrder() (all []string) {
 	queues := make(map[string][]placed)
 	for _, a := range r.attempts {
@@ -174,9 +173,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants to a contender behind an attempt that blocked it,
-// according to their tokens. It checks only attempts that gave up later,
-// because the judge checks those that were granted the lock.
+// overtaken describes grants that passed an attempt that blocked them, as their
+// greater tokens show. It checks only attempts that gave up later, because the
+// judge checks attempts that were granted the lock.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {

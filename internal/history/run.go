@@ -305,8 +305,8 @@ func (h *history) fault() {
 	}
 }
 
-// told returns a cause after which the store makes the next grant only when the
-// client must have noticed that its session has ended.
+// told returns a cause with told set: the client must have noticed the end of
+// its session before the store makes the next grant.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {

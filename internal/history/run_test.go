@@ -87,8 +87,7 @@ func TestRunMakesHistories(t *testing.T) {
 	})
 }
 
-// calm returns the store without hooks, so that no faults are played, but clients
-// are closed.
+// calm returns the store without hooks, so that Run closes clients at most.
 func (s Store) calm() Store {
 	s.Config = dlocktest.Config{New: s.Config.New, SessionTimeout: memoryTimeout}
 	return s

@@ -39,9 +39,9 @@ type Operation struct {
 	Hold         int        // number of the grant; its re-entries have the same number
 	Handle       int        `json:",omitempty"` // number of the Lock: 0 for the grant, 1 for its first re-entry, and so on
 	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
-	Units        int        `json:",omitempty"` // granted, of a semaphore; 0 for a read-write lock
+	Units        int        `json:",omitempty"` // granted units of a semaphore; 0 for a read-write lock
 	Token        int64      `json:",omitempty"` // token of a grant, or highest token in a queue that was removed
-	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was lost before
+	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was already lost
 }
 
 // Note marks an event in the picture of a history, such as a fault.

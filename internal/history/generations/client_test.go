@@ -2,26 +2,26 @@ package generations
 
 import "time"
 
-// client is a process that acquires and releases the lock again and again. It
-// has one session at a time, and one node in it.
+// client is a process that repeatedly acquires and releases the lock. It has
+// one session at a time, with at most one node.
 type client struct {
 	run     *run
 	number  int
-	server  *server // to which it is connected
+	server  *server // the server to which it is connected
 	boot    int
 	learnt  int
 	session int
 	lease   time.Duration // when the lease ends; zero before the session has begun
-	waits   time.Duration // token of a node that waits; zero if there is none
-	holds   time.Duration // token of a lock that is held; zero if there is none
+	waits   time.Duration // token of its waiting node; zero if none
+	holds   time.Duration // token of the lock that it holds; zero if none
 }
 
 func (c *client) live(session int) bool { return c.session == session && c.run.now < c.lease }
 
 func (c *client) believes() bool { return c.holds > 0 && c.run.now < c.lease }
 
-// dial connects to a server, mostly to the right one. Connections survive
-// changes of role.
+// dial connects to a server, usually the official master. The connection
+// survives if the server changes its role.
 func (c *client) dial() {
 	c.server = c.run.official
 	if c.run.chance(20) {
@@ -30,12 +30,12 @@ func (c *client) dial() {
 	c.boot, c.learnt = c.server.boot, c.server.replID
 }
 
-// A script is a request. learnt is the generation that the server had when the
-// client connected to it.
+// A script is a request that server s executes. learnt is the generation that s
+// had when the client connected to it.
 type script func(s *server, learnt int) reply
 
-// call sends a request, and calls back once: with the reply, or when the time
-// limit has passed. A request that a replica has refused goes to another server.
+// call sends a request, and calls back once, with the reply or after the time
+// limit. If a replica refuses the request, it is sent to another server.
 func (c *client) call(upkeep bool, script script, back func(reply)) {
 	answered := false
 	answer := func(p reply) {
@@ -128,7 +128,7 @@ func (c *client) beat(session int) {
 	})
 }
 
-// end makes the session end, with its node, because the outcome of a request is
+// end gives up the session and its node, because the outcome of a request is
 // unknown or the store does not know the session.
 func (c *client) end() { c.lease, c.waits, c.holds = 0, 0, 0 }
 
@@ -151,7 +151,7 @@ func (c *client) contend(session int) {
 	})
 }
 
-// wait looks from time to time whether the client has the lock.
+// wait polls the store until the client is granted the lock.
 func (c *client) wait(session int) {
 	token := c.waits
 	if !c.live(session) || token == 0 {

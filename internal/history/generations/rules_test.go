@@ -3,35 +3,35 @@ package generations
 import "time"
 
 const (
-	timeout = 10 * time.Second // of every session
-	term    = timeout * 3 / 4  // of a lease, from the sending of a heartbeat
+	timeout = 10 * time.Second // of each session in the store
+	term    = timeout * 3 / 4  // of a lease, counted from sending a heartbeat
 	within  = timeout / 8      // time limit of a confirmation
-	ahead   = 10 * time.Minute // of tokens if the clock is behind
+	ahead   = 10 * time.Minute // how far a new generation raises tokens if its clock is behind
 )
 
-// rules are what keeps two holders apart. A mutation replaces one of them.
+// rules prevent two holders at a time. Each attack replaces one rule.
 type rules struct {
 	grace time.Duration
 
-	// confirms returns how many replicas have to confirm an upkeep request.
+	// confirms returns how many replicas must confirm a new or renewed session.
 	confirms func(servers int) int
 
-	// generation returns the generation for a request that s runs. learnt is
-	// the one that s had when the client connected to it.
+	// generation returns the generation under which s runs a request. learnt is
+	// the generation that s had when the client connected to it.
 	generation func(s *server, learnt int) int
 
-	// count returns the rest of the grace after the server's clock has advanced.
+	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the receipt of an attempt to begin a session that was
-	// answered with p after some time.
+	// received returns the receipt for an attempt to begin a session. The answer p
+	// took the time after.
 	received func(p reply, after time.Duration) receipt
 
 	// accepts reports whether a receipt counts in this generation.
 	accepts func(from receipt, generation, servers int) bool
 
-	// admits reports whether s may append a node although the generation of its
-	// data is another one.
+	// admits reports whether s may append a node although its data belong to another
+	// generation.
 	admits func(s *server) bool
 
 	// raise is called when a generation begins. It raises the last token in d,
@@ -39,10 +39,10 @@ type rules struct {
 	raise func(d *data, now time.Duration)
 }
 
-// receipt tells that enough replicas had received an attempt to begin a
-// session. The zero value means that this is not known.
+// receipt says when enough replicas had received an attempt to begin a session.
+// It is zero if that is unknown.
 type receipt struct {
-	at         time.Duration // by the server's clock, or later
+	at         time.Duration // by the server's clock; may be too late, never too early
 	generation int
 }
 

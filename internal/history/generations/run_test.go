@@ -17,11 +17,11 @@ type run struct {
 	ids      int
 	servers  []*server
 	clients  []*client
-	official *server // what the operator wants to be the master
-	calm     bool    // no further trouble
+	official *server // the server that the operator wants as the master
+	calm     bool    // no more faults are injected
 
-	top     time.Duration // the token of the next grant has to be higher
-	latest  time.Duration // latest clock by which tokens may have been given out
+	top     time.Duration // token that the next grant must exceed
+	latest  time.Duration // latest clock time from which a token may have been made
 	grants  int
 	failure string
 	tracing bool
@@ -115,7 +115,7 @@ func (r *run) fresh() int {
 	return r.ids
 }
 
-// latency is how long a message takes: sometimes longer than any lease.
+// latency returns how long a message takes, sometimes longer than any lease.
 func (r *run) latency() time.Duration {
 	switch {
 	case r.calm || r.chance(85):
@@ -133,7 +133,7 @@ func (r *run) send(deliver func()) {
 	}
 }
 
-// confirm tells whether enough replicas have received all changes of s in time.
+// confirm tells whether enough replicas receive all changes of s in time.
 func (r *run) confirm(s *server, tell func(bool)) {
 	version, id, until := s.data.version, s.replID, r.now+within
 	var look func()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Two rules matter only in orders of events that no seed has shown.
+// No seed has shown the event orders in which these two rules matter.
 func TestStagedAttacks(t *testing.T) {
 	for name, a := range map[string]struct {
 		twoHolders func(*rules) bool
@@ -35,7 +35,7 @@ func TestStagedAttacks(t *testing.T) {
 type stage struct {
 	*run
 	old, promoted *server
-	lease         time.Duration // of the holder, in a session of the old master
+	lease         time.Duration // of the holder, whose session is with the old master
 }
 
 // newStage returns a stage on which one client holds the lock. The replica to be

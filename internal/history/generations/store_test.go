@@ -33,16 +33,16 @@ type server struct {
 	number  int
 	master  bool
 	down    bool
-	boot    int     // connections end when it changes
-	follows *server // nil for a master
+	boot    int     // changes when s restarts, which ends connections
+	follows *server // the server whose data s copies; nil for a master
 	replID  int     // new at each start as a master and at each promotion
 	runID   int     // new at each start
 	step    time.Duration
-	stepped bool // during this grace
+	stepped bool // whether the clock has stepped during this grace
 	stalled time.Duration
 	data    data
 	saved   data
-	acked   map[*server]int // version that a replica has confirmed
+	acked   map[*server]int // latest version confirmed by each replica
 }
 
 type status int
@@ -95,10 +95,10 @@ func (s *server) open(session, learnt int, from receipt) reply {
 	return reply{now: now, generation: generation}
 }
 
-// begin begins a generation. It permits lower tokens than before in two cases
-// that no rule can prevent: the clock is behind by no less than the time that
-// the data lack, or the data lack the begin of a generation whose tokens were
-// ahead of the clock.
+// begin begins a generation. Tokens may then be lower than before in two cases
+// that no rule can prevent: the clock is behind by at least the time that is
+// missing from the data, or the data lack the start of a generation whose
+// tokens were ahead of the clock.
 func (s *server) begin(generation int) {
 	s.run.note("server %d begins generation %d", s.number, generation)
 	d, now := &s.data, s.clock()
@@ -164,7 +164,7 @@ func (s *server) create(c *client, session, learnt int) reply {
 	return reply{token: d.last, first: len(d.queue) == 1}
 }
 
-// look returns the node of the session, or no token if there is none.
+// look returns the token of the session's node, or zero if there is no node.
 func (s *server) look(session, learnt int) reply {
 	if !s.alive(session, learnt) {
 		return reply{status: ended}
@@ -177,7 +177,7 @@ func (s *server) look(session, learnt int) reply {
 }
 
 // release removes the node of a holder and grants the lock to the next waiter,
-// if any. A grant needs a current generation, the removal does not.
+// if any. Only the grant needs a current generation.
 func (s *server) release(session, learnt int, token time.Duration) reply {
 	i := slices.IndexFunc(s.data.queue, func(n node) bool { return n.session == session && n.token == token })
 	if i < 0 || i < len(s.data.queue)-1 && !s.current(learnt) {

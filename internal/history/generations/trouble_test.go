@@ -2,7 +2,7 @@ package generations
 
 import "time"
 
-// replicate copies the data of the server that s follows, again and again.
+// replicate repeatedly copies the data of the server that s follows.
 func (s *server) replicate() {
 	r, m := s.run, s.follows
 	r.after(r.span(timeout/8), s.replicate)
@@ -40,7 +40,7 @@ func (s *server) follow(m *server) {
 	s.acked = nil
 }
 
-// disturb makes trouble, again and again.
+// disturb injects a random fault, and schedules the next one.
 func (r *run) disturb() {
 	if r.calm {
 		return
@@ -66,8 +66,8 @@ func (r *run) disturb() {
 	}
 }
 
-// failOver promotes s. The old master dies, becomes a replica at once, or goes
-// on to answer its clients. Sooner or later all servers follow the new one.
+// failOver promotes s. The old master dies, becomes a replica at once, or
+// keeps answering its clients. Sooner or later all servers follow s.
 func (r *run) failOver(s *server) {
 	old := r.official
 	if s.master || s.down {
@@ -88,7 +88,7 @@ func (r *run) failOver(s *server) {
 	}
 }
 
-// swap promotes s, makes the old master follow it, and promotes that one again.
+// swap promotes s, makes the old master follow s, and promotes it again.
 func (r *run) swap(s *server) {
 	if old := r.official; old != s && !s.down && !old.down && !s.master {
 		r.failOver(s)
