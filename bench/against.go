@@ -32,7 +32,7 @@ go build -buildvcs=false -o "$2/older-bench" .
 echo "$commit"`
 
 // build builds the bench program of an older revision. It writes only to dir,
-// also temporary files, which the go command may leave when interrupted.
+// including the temporary files that an interrupted go command leaves behind.
 func build(ctx context.Context, name, dir string) (r revision, err error) {
 	log.Printf("building %s", name)
 	var stderr bytes.Buffer
@@ -68,9 +68,9 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 // minSpeed is the relative speed below which a workload counts as slower.
 const minSpeed = 0.95
 
-// against compares the current with the older revision. The error names the
-// workloads that are slower than in the older one, with the whole confidence
-// interval below minSpeed, and those with too few rounds to tell.
+// against compares the current revision with the older one. The error names the
+// workloads that have become slower, with the whole confidence interval below
+// minSpeed, and those with too few rounds to tell.
 func (r *run) against() (text string, err error) {
 	var rows [][]string
 	var slower, open []string

@@ -103,7 +103,7 @@ func (c *child) end() error {
 	return err
 }
 
-// stop closes the child's input, and kills it if it runs on for 5 seconds.
+// stop closes the child's input, and kills it if it runs for 5 s more.
 func (c *child) stop() {
 	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)

@@ -20,8 +20,8 @@ type competitor struct {
 func (c competitor) id() string { return c.name }
 
 const (
-	warmUpGo   = 300  // also for Python
-	warmUpJava = 6000 // to compile
+	warmUpGo   = 300  // in milliseconds, also for Python
+	warmUpJava = 6000 // until the JIT has compiled the code
 )
 
 type kind int

@@ -40,8 +40,8 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// onPage returns the results for the tables of the page. It leaves out workloads
-// that say little that is new, and shows Curator's other lock with readers.
+// onPage returns the results for the tables of the page. It omits workloads
+// that add little. For readers, it also shows Curator's read-write lock as curator.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {
@@ -66,7 +66,7 @@ func fill(page, name, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// text returns what bench prints of a run.
+// text returns what bench prints about a run.
 func (r *run) text() string {
 	var b strings.Builder
 	found := r.results()

@@ -19,8 +19,8 @@ import (
 // allocations are given per acquisition, or per try.
 type sample map[string]float64
 
-// figures are the names of all figures. Of the contenders' acquisitions, least
-// and most are the fewest and the most of any, in relation to an equal share.
+// figures are the names of all figures. least and most are the smallest and the
+// largest number of acquisitions of any contender, relative to an equal share.
 var figures = []string{"p50", "rate", "won", "requests", "packets", "bytes", "allocs", "least", "most"}
 
 // evaluate computes the figures of a round. Times are in microseconds.
@@ -91,7 +91,7 @@ func (all samples) ratios(w workload, c, other string) (ratios []float64) {
 	return ratios
 }
 
-// results has what the page shows of a run.
+// results holds what the page shows about a run.
 type results struct {
 	Setup       string
 	Date        time.Time
@@ -100,11 +100,11 @@ type results struct {
 	Results     []result
 }
 
-// result has the medians of one lock in one workload.
+// result holds the medians of one lock in one workload.
 type result struct {
 	Workload, Lock string
 	Failed         int                `json:",omitempty"` // number of failed rounds
-	Figures        map[string]float64 `json:",omitempty"` // medians of the other rounds
+	Figures        map[string]float64 `json:",omitempty"` // medians of the successful rounds
 	// DlockSpeed is dlock's speed relative to this lock: the median of the
 	// rounds, the smallest and the largest. It is nil for dlock itself.
 	DlockSpeed []float64 `json:",omitempty"`

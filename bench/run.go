@@ -14,7 +14,7 @@ type run struct {
 	setup       setup
 	rounds      int
 	workloads   []workload
-	competitors []competitor // without those that cannot run on this machine, once started
+	competitors []competitor // once started, only those that run on this machine
 	older       string       // label of the older revision, if any
 	server      *zooKeeper
 	children    map[string]*child
@@ -166,7 +166,7 @@ func (r *run) round(c competitor, w workload) (sample, error) {
 
 // awaitQueue waits until all contenders are queued and the server has been idle
 // for 500 ms, which exceeds the 300 ms after which a dlock holder watches its
-// own node. Then it waits for age.
+// own node. Then it waits for the given age of the queue.
 func (r *run) awaitQueue(p work.Plan, age time.Duration) error {
 	const pause, idlePauses = 100 * time.Millisecond, 5
 	heartbeats := float64(10 + p.Sessions/4) // more than an idle server receives in a pause

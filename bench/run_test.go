@@ -71,7 +71,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	require.NoError(t, err)
 	used := 0
 	for i, after := range members() {
-		if after > before[i]+20 { // more than pings
+		if after > before[i]+20 { // more than pings alone would cause
 			used++
 		}
 	}
@@ -81,7 +81,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 // A free lock takes two requests, so its time includes four delays.
 func TestFreeLockIsDelayedFourTimesAndTakesTwoRequests(t *testing.T) {
 	t.Parallel()
-	const delay = 50 * time.Millisecond // far longer than a request takes without it
+	const delay = 50 * time.Millisecond // far longer than a request takes without the delay
 	r, dlock := startSetup(t, setup{members: 1, delay: delay, sessionSeconds: 30})
 	s, err := r.round(dlock, free)
 	require.NoError(t, err)

@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// counters holds the traffic of a server with its clients since its start.
+// counters holds the traffic between a server and its clients since its start.
 type counters struct {
 	requests, packets, bytes float64 // packets and bytes in both directions
-	nodes                    float64 // of contenders, in the store now
+	nodes                    float64 // nodes of contenders that are in the store now
 }
 
 func (c counters) minus(d counters) counters {
@@ -65,9 +65,9 @@ func (z *zooKeeper) read() (c counters, err error) {
 	return z.mntr(), nil
 }
 
-// mntr adds up the members' counters of their own clients. Every member knows
-// all nodes, but some may lag behind. A server counts each mntr request before
-// it answers, so the difference between two reads includes one of them.
+// mntr adds up the members' traffic with their clients. Every member knows all
+// nodes, but some may lag behind. A server counts each mntr request before it
+// answers, so the difference between two reads includes one mntr request.
 func (z *zooKeeper) mntr() (sum counters) {
 	for i, s := range z.members {
 		m := s.Mntr()

@@ -13,7 +13,7 @@ type setup struct {
 	name                   string        // for flags and file names
 	phrase                 string        // names the servers in sentences, after the word "on"
 	members                int           // number of ZooKeeper servers
-	delay                  time.Duration // of requests and of replies, by a proxy
+	delay                  time.Duration // by which a proxy delays each request and reply
 	sessionSeconds         int           // session timeout
 	workloads, competitors []string
 }
@@ -33,7 +33,7 @@ func setups() []setup {
 	}
 }
 
-// workload is a task by which competitors are measured.
+// workload is a task that is measured with each competitor.
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page

@@ -117,9 +117,9 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 	}
 }
 
-// BenchmarkOverload reports for each lock the rate without deadlines, how much of
-// it is left within the first second after an overload, caused by deadlines that
-// are too short, and the time to lock when all calls have ended.
+// BenchmarkOverload reports three figures for each lock: the rate without
+// deadlines, the share of it in the first second after an overload by deadlines
+// that are too short, and the time to lock once all calls have ended.
 func BenchmarkOverload(b *testing.B) {
 	for _, l := range locks {
 		b.Run(l.name, func(b *testing.B) {
@@ -144,7 +144,7 @@ type result struct{ rate, recovered, idle float64 }
 func measure(clients []lockFunc) result {
 	rate := contend(clients, 3*time.Second, time.Minute) / 3
 	contend(clients, 3*time.Second, 2*time.Millisecond)
-	after := contend(clients, time.Second, time.Duration(32*float64(time.Second)/rate)) // 32 hand-overs
+	after := contend(clients, time.Second, time.Duration(32*float64(time.Second)/rate)) // the deadline is 32 hand-overs
 	began := time.Now()
 	contend(clients[:1], 0, time.Minute)
 	return result{rate, 100 * after / rate, time.Since(began).Seconds() * 1e3}

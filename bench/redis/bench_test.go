@@ -33,8 +33,8 @@ type locker struct {
 
 const lockTerm = 10 * time.Second
 
-// Of lockers, each takes a lock on one server, and of majorityLockers, in more
-// than half of several.
+// lockers take a lock on one server, majorityLockers on more than half of
+// several servers.
 var (
 	lockers         = []locker{{"dlock", openDlock}, {"redislock", openRedislock}, {"redsync", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}
 	majorityLockers = []locker{{"dlock", openMajority}, {"redsync", redsyncWith()}, {"redsync-1ms", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}

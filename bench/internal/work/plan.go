@@ -29,9 +29,9 @@ package work
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several separated by commas
-	Path       string `json:"path"`       // of the lock, new in each round
+	Path       string `json:"path"`       // path of the lock; new in each round
 	Sessions   int    `json:"sessions"`   // number of sessions
-	Contenders int    `json:"contenders"` // the i-th uses session i mod Sessions
+	Contenders int    `json:"contenders"` // number of contenders; the i-th uses session i mod Sessions
 	Reads      int    `json:"reads"`      // loop: percentage of acquisitions that are shared
 	Held       bool   `json:"held"`       // try: one more session holds the lock all the time
 	Millis     int    `json:"millis"`     // loop, try: duration; pass: pause before each release
@@ -59,7 +59,7 @@ const (
 type Report struct {
 	Seconds   float64 `json:"seconds"`   // duration of the measured part
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
-	Tries     int64   `json:"tries"`     // try: with and without success
+	Tries     int64   `json:"tries"`     // try: attempts, successful or not
 	Latencies []int64 `json:"latencies"` // in nanoseconds: lock and unlock in a loop of one contender, hand-overs in pass
 	Allocs    int64   `json:"allocs"`    // memory allocations; -1 if unknown
 }

@@ -16,7 +16,7 @@ type round struct {
 
 	started   chan struct{} // closed by the command "go"
 	timedFrom time.Time     // start of the measured part
-	allocs    int64         // at timedFrom
+	allocs    int64         // allocations of the process at timedFrom
 	granted   atomic.Int64  // Drain: grants so far
 	deadline  time.Time     // Loop, Try: set before started is closed
 	running   sync.WaitGroup

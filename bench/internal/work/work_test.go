@@ -93,8 +93,7 @@ func TestDrainGrantsEachOnceAndIsTimedFromTheLastUntimedGrant(t *testing.T) {
 	report, err := r.measure()
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 1, 1, 1}, report.Counts)
-	// The first two grants are those of the session's warm-up and of the
-	// holder.
+	// The first two grants went to the session's warm-up and to the holder.
 	granted := m.granted[2:]
 	require.Len(t, granted, 5)
 	require.False(t, r.timedFrom.Before(granted[2]), "the third")
