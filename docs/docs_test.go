@@ -693,7 +693,7 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 }
 
 // TestThePagesOfStoresShowTheTimesOfALease checks the tables of session
-// timeouts. An outage is survived if the last heartbeat of the lease follows it.
+// timeouts. An outage that ends before the lease's last heartbeat is survived.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite"} {
 		rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (\S+) \| (\S+) \| (\S+) \|`).FindAllStringSubmatch(read(t, "docs/stores/"+store+".md"), -1)

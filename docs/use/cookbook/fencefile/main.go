@@ -57,8 +57,8 @@ func write(path string, token int64, data []byte) error {
 	if token < greatest {
 		return fmt.Errorf("%s: %w", path, errStale)
 	}
-	// Write the token first: if the program is killed before it has replaced
-	// the file, later writes are refused too early, not too late.
+	// Write the token first: a crash before the file is replaced may then refuse
+	// a rightful write, but never lets a late one through.
 	if err := replace(path+".token", fmt.Appendln(nil, token)); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
-// service is the service's side. The lock of a price has the name of its path.
+// service handles requests. The lock of a price is named after the URL path.
 func service(set http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("PUT /price/{name}", new(fence.Marks).Handler(set, lockName))
@@ -24,7 +24,7 @@ func service(set http.Handler) http.Handler {
 
 func lockName(r *http.Request) string { return "price/" + r.PathValue("name") }
 
-// put sends the token of the lock with the body.
+// put sets a price, and sends the token of the lock in a header.
 func put(ctx context.Context, name string, token int64, url, body string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(body))
 	if err != nil {

@@ -36,7 +36,7 @@ func main() {
 
 type job func(ctx context.Context, token int64) error
 
-// campaign works whenever this machine leads, until ctx ends. Others see addr.
+// campaign works whenever this machine leads, until ctx ends. Observers get addr.
 func campaign(ctx context.Context, client *dlock.Client, addr string, work job) error {
 	e := client.Election("scheduler", dlock.WithData([]byte(addr)))
 	return e.Run(ctx, func(ctx context.Context, term *dlock.Lock) error {
@@ -48,8 +48,8 @@ func campaign(ctx context.Context, client *dlock.Client, addr string, work job) 
 	})
 }
 
-// follow passes on the leader's address, and an empty one if there is no leader
-// or the store cannot be reached.
+// follow calls use with each new leader's address, or with an empty one if there
+// is no leader or the store cannot be reached.
 func follow(ctx context.Context, e *dlock.Election, use func(addr string)) {
 	for leader, err := range e.Observe(ctx) {
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// service stands for one that bans callers who make too many calls at a time.
+// service imitates a service that bans callers with too many calls at a time.
 type service struct {
 	mu           sync.Mutex
 	now, highest int

@@ -30,7 +30,8 @@ func main() {
 	}
 }
 
-// step does some of a shard's work, and returns when there may be more.
+// step does some of a shard's work, and returns how long to wait before the next
+// step.
 type step func(ctx context.Context, shard int, token int64) (pause time.Duration, err error)
 
 // serve works on this machine's shards until ctx ends.
