@@ -1,6 +1,7 @@
 package dlock
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,7 +53,7 @@ func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	d, ok := drivers[driverName]
 	driversMu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", quotedName(driverName), registered())
+		return nil, fmt.Errorf("dlock: unknown driver%s (forgotten import?); registered: %s", quotedName(driverName), cmp.Or(strings.Join(Drivers(), ", "), "none"))
 	}
 	if err := dsn.Check(dataSource); err != nil {
 		return nil, fmt.Errorf("dlock: open %q: the data source name has %w", driverName, err)
@@ -75,13 +76,6 @@ func quotedName(driverName string) string {
 		return ", whose name is left out because it looks like a data source name"
 	}
 	return fmt.Sprintf(" %q", driverName)
-}
-
-func registered() string {
-	if names := Drivers(); len(names) > 0 {
-		return strings.Join(names, ", ")
-	}
-	return "none"
 }
 
 // NewClient returns a client that uses the given connector, such as a store of

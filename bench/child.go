@@ -98,11 +98,6 @@ func (c *child) measure(p work.Plan) (r work.Report, err error) {
 	return r, json.Unmarshal([]byte(text), &r)
 }
 
-func (c *child) end() error {
-	_, err := c.ask("end", "ended", answerWithin)
-	return err
-}
-
 // stop closes the child's input, and kills it if it runs for 5 s more.
 func (c *child) stop() {
 	c.commands.Close()

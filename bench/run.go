@@ -161,7 +161,8 @@ func (r *run) round(c competitor, w workload) (sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return figures, child.end()
+	_, err = child.ask("end", "ended", answerWithin)
+	return figures, err
 }
 
 // awaitQueue waits until all contenders are queued and the server has been idle

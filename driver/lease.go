@@ -141,10 +141,6 @@ func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	return mono, s
 }
 
-func (t Instant) add(d time.Duration) Instant {
-	return Instant{mono: t.mono + d, counted: t.counted + d}
-}
-
 func (t Instant) since(u Instant) time.Duration { return t.counted - u.counted }
 
 // Sub returns the time from u to t on the monotonic clock. It is for spacing
@@ -498,7 +494,10 @@ func init() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clock := *l.clock.Load()
-		skewed := func() Instant { return clock().add(d) }
+		skewed := func() Instant {
+			now := clock()
+			return Instant{mono: now.mono + d, counted: now.counted + d}
+		}
 		l.clock.Store(&skewed)
 	}
 }

@@ -77,7 +77,9 @@ func (m *Marks) Handler(next http.Handler, resource func(*http.Request) string) 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, token, err := requested(r, resource)
 		if err == nil {
-			r.Body, err = buffered(w, r, cmp.Or(m.MaxBody, 1<<20))
+			var body []byte
+			body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, cmp.Or(m.MaxBody, 1<<20)))
+			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		if err == nil {
 			pass := m.Do
@@ -105,11 +107,6 @@ func requested(r *http.Request, resource func(*http.Request) string) (name strin
 		return "", 0, fmt.Errorf("%w: the token is for resource %q, but the request is for %q", ErrInvalid, name, wanted)
 	}
 	return wanted, token, nil
-}
-
-func buffered(w http.ResponseWriter, r *http.Request, limit int64) (io.ReadCloser, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	return io.NopCloser(bytes.NewReader(body)), err
 }
 
 func status(err error) int {

@@ -92,7 +92,7 @@ func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Cont
 
 func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), once bool) (*Lock, error) {
 	for {
-		r := newRound(m.Clients, stores, lock)
+		r := &round{m.Clients, stores, lock, make([]*dlock.Lock, len(stores)), make([]error, len(stores))}
 		if l := r.run(ctx); l != nil {
 			return l, nil
 		}

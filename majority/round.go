@@ -21,11 +21,6 @@ type round struct {
 	errs    []error // why held has no Lock; also nil until the store answers
 }
 
-func newRound(clients []*dlock.Client, stores []*dlock.RWMutex, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) *round {
-	n := len(stores)
-	return &round{clients, stores, lock, make([]*dlock.Lock, n), make([]error, n)}
-}
-
 // run returns the Lock of a majority of the stores. If it cannot get a
 // majority, it unlocks the locks that it has taken and returns nil.
 func (r *round) run(ctx context.Context) *Lock {

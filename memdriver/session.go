@@ -226,18 +226,14 @@ func (s *session) Close() error {
 // sets stopped, after which requests are no longer served and no goroutine is
 // started.
 func (s *session) keepLease() {
-	s.lease.Run(s.heartbeat)
+	s.lease.Run(func(ctx context.Context) error { // a failed request is not repeated: the next follows soon
+		return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
+	})
 	s.watches.End()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.stopped = true
 	close(s.ended)
-}
-
-// heartbeat renews the lease with an empty request. It does not retry a failed
-// request, because the next heartbeat follows soon.
-func (s *session) heartbeat(ctx context.Context) error {
-	return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
 }
 
 // spawn runs f on a goroutine that Close waits for. Once the session has ended,

@@ -20,10 +20,6 @@ type session struct {
 	endErr error         // the error of ending the session in the store
 }
 
-func newSession(c *Client, ds driver.Session) *session {
-	return &session{Grants: entry.NewGrants(ds, &c.entryClient), client: c, ended: make(chan struct{})}
-}
-
 // ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
@@ -76,7 +72,7 @@ func (c *Client) current() *session {
 
 // adopt makes ds the client's session, or closes it if the client is closed.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
-	s := newSession(c, ds)
+	s := &session{Grants: entry.NewGrants(ds, &c.entryClient), client: c, ended: make(chan struct{})}
 	if !c.register(s) {
 		if err := ds.Close(); err != nil {
 			c.options.logger.Warn("dlock: session left to time out", "error", err)

@@ -88,7 +88,8 @@ func (s *settings) checkServers(ctx context.Context, granted time.Duration) (fou
 			alone = append(alone, host)
 		}
 		conf, err := s.ask(ctx, host, "conf")
-		tick := millis(conf["tickTime"])
+		ms, _ := strconv.ParseUint(conf["tickTime"], 10, 31)
+		tick := time.Duration(ms) * time.Millisecond
 		switch {
 		case err != nil:
 			warn(driver.Unknown, host+": "+err.Error(), "add conf to the server's 4lw.commands.whitelist, or make sure that session_timeout is at least two of the server's ticks")
@@ -171,14 +172,6 @@ func (s *settings) ask(ctx context.Context, host, word string) (map[string]strin
 		return nil, fmt.Errorf("no answer to the word %s", word)
 	}
 	return lines, nil
-}
-
-func millis(text string) time.Duration {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(n) * time.Millisecond
 }
 
 // shortVersion strips the commit and the date from a server's version.

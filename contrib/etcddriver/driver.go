@@ -224,11 +224,15 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 		scheme = "https://"
 		dial = append(dial, grpc.WithTransportCredentials(renewed{credentials.NewTLS(config), c.settings}))
 	}
+	var urls []string
+	for _, e := range c.settings.endpoints {
+		urls = append(urls, scheme+e)
+	}
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end)
 	client, err := clientv3.New(clientv3.Config{
 		Context:     life, // cancelled when the client is closed
-		Endpoints:   withScheme(scheme, c.settings.endpoints),
+		Endpoints:   urls,
 		Username:    user,
 		Password:    password,
 		TLS:         config,
@@ -356,11 +360,4 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 // server.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
-}
-
-func withScheme(scheme string, endpoints []string) (urls []string) {
-	for _, e := range endpoints {
-		urls = append(urls, scheme+e)
-	}
-	return urls
 }

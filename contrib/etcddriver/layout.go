@@ -43,11 +43,6 @@ func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 // it out.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
-// watched returns the half-open range of keys that a watch of the queue covers.
-func (s *settings) watched(queue string) (from, to string) {
-	return s.released(queue), clientv3.GetPrefixRangeEnd(s.queueKeys(queue))
-}
-
 // nodeID returns the last part of a node's key: session and number.
 func nodeID(session clientv3.LeaseID, n int64) string {
 	return sessionName(session) + ":" + strconv.FormatInt(n, 10)

@@ -209,8 +209,8 @@ func (l *listener) open(f *followed) {
 		creates = append(creates, &pb.WatchCreateRequest{Key: []byte(key)})
 	}
 	if f.keys == nil {
-		from, to := l.b.settings.watched(f.queue)
-		creates = append(creates, &pb.WatchCreateRequest{Key: []byte(from), RangeEnd: []byte(to)})
+		from, keys := l.b.settings.released(f.queue), l.b.settings.queueKeys(f.queue)
+		creates = append(creates, &pb.WatchCreateRequest{Key: []byte(from), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(keys))})
 	}
 	f.opening, f.nodes = len(creates), make(map[string]member)
 	for _, c := range creates {

@@ -55,11 +55,6 @@ type proxy struct {
 	done   sync.WaitGroup
 }
 
-func (p *proxy) cut() (heal func()) {
-	p.open.Lock()
-	return p.open.Unlock
-}
-
 func (p *proxy) accept() {
 	for {
 		c, err := p.Accept()

@@ -45,7 +45,7 @@ func (r *run) beginProcess(n int) (work func() error, err error) {
 		if err != nil {
 			return nil, err
 		}
-		r.hit, closeProxy = p.cut, p.close
+		r.hit, closeProxy = func() func() { p.open.Lock(); return p.open.Unlock }, p.close
 	}
 	c, err := startChild(r.ctx, s)
 	if err != nil {

@@ -244,7 +244,10 @@ func (r *run) answer(m message) reply {
 	switch m.Do {
 	case askTime, askEnd:
 	case askRead:
-		a.Value = r.counter.read(m.Attempt)
+		a.Value = r.counter.value
+		if m.Attempt.Mode == dlock.Exclusive { // no earlier writer may now change it
+			r.counter.seen = max(r.counter.seen, m.Attempt.Token)
+		}
 	case askWrite:
 		r.write(m)
 	default:
@@ -278,14 +281,6 @@ func (r *run) record(t attempt) { r.attempts[t.Number-1] = &t }
 func (r *run) print(who, verb, what string) {
 	line := fmt.Sprintf("%7.3fs  %s  %-8s  %s", time.Since(r.start).Seconds(), who, verb, what)
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
-}
-
-// read returns the value, which no writer earlier than this one may now change.
-func (c *counter) read(t attempt) int {
-	if t.Mode == dlock.Exclusive {
-		c.seen = max(c.seen, t.Token)
-	}
-	return c.value
 }
 
 // write stores a value, or refuses it if its token is smaller than one that the

@@ -36,10 +36,11 @@ func hideParameters(text, arg string) string {
 }
 
 func hide(text, arg string) string {
-	login, _, found := cutLast(arg, "@")
-	if !found {
+	at := strings.LastIndex(arg, "@")
+	if at < 0 {
 		return text
 	}
+	login := arg[:at]
 	if _, after, found := strings.Cut(login, "://"); found {
 		login = after
 	}
@@ -55,13 +56,6 @@ func hide(text, arg string) string {
 		text = strings.ReplaceAll(text, user+":"+before, user+":"+Hidden)
 	}
 	return text
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // quoted returns s as printed by %q, without the quotes.

@@ -86,7 +86,7 @@ func markError(ctx context.Context, err error) error {
 	if permanent(err) {
 		return session.Refused(session.Login(err))
 	}
-	if notSent(err) {
+	if errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) { // ErrBadConn: nothing was written yet
 		err = session.Refused(err)
 	}
 	if ctx.Err() != nil {
@@ -94,10 +94,6 @@ func markError(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
-
-// notSent reports whether the statement was never sent, so that a retry is
-// safe. The client returns ErrBadConn only before it has written anything.
-func notSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) || dialFailed(err) }
 
 // dialFailed reports whether the client failed to connect to the server. The
 // text of such an error contains the server's address.

@@ -47,7 +47,7 @@ func markError(ctx context.Context, err error) error {
 	if busy := new(sqlstore.BusyError); errors.As(err, &busy) {
 		return busy
 	}
-	err = withoutTLS(err)
+	err = told{err, refusal.ReplaceAllString(err.Error(), "$1")}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		return markServerError(server, err)
@@ -74,11 +74,9 @@ type told struct {
 func (t told) Error() string { return t.text }
 func (t told) Unwrap() error { return t.error }
 
+// refusal matches the server's refusal of TLS in the text of an error, which is
+// left out if pgx, as by default, has also tried without TLS.
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
-
-// withoutTLS removes the server's refusal of TLS from the text if pgx, as by
-// default, has also tried without TLS.
-func withoutTLS(err error) error { return told{err, refusal.ReplaceAllString(err.Error(), "$1")} }
 
 // unchanged lists the errors after which a statement has surely changed nothing.
 // Others may come from a procedure after its commit, when it waits for the disk,

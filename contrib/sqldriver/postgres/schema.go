@@ -46,11 +46,6 @@ func inSchema(sql, schema string) string {
 // lockForSchema is the advisory lock for creating tables: "dlock" in ASCII.
 const lockForSchema = 0x646c6f636b
 
-// createStatements returns the SQL that creates the tables in one transaction.
-func createStatements(schema string) string {
-	return fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema))
-}
-
 // grants returns the statements that grant a user access to the tables.
 func grants(schema, user string) string {
 	name := `"` + strings.ReplaceAll(user, `"`, `""`) + `"`

@@ -204,13 +204,13 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and functions. An advisory lock keeps
-// processes from doing so concurrently.
+// createTables creates the tables and functions in one transaction. An advisory
+// lock keeps processes from doing so concurrently.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
 	db, err := s.DB()
 	if err == nil {
-		_, err = db.ExecContext(ctx, createStatements(schema))
+		_, err = db.ExecContext(ctx, fmt.Sprintf("SELECT pg_catalog.pg_advisory_xact_lock(%d);\n%s", lockForSchema, Statements(schema)))
 	}
 	if denied(err) {
 		return fmt.Errorf("%w\nthe tables are missing, and the user may not create them. Let an operator run:\n\n%s\n%s",

@@ -44,12 +44,6 @@ func fileURI(path string) string {
 
 type rows interface{ Scan(dest ...any) error }
 
-func newDatabase(path string, c sqldriver.Connector, w *writers) *database {
-	d := &database{path: path, connector: c, inUse: make(chan struct{}, 1)}
-	d.writers.Store(w)
-	return d
-}
-
 // use calls f with exclusive use of the connection, reconnecting if it broke.
 // ctx bounds the wait for other calls.
 func (d *database) use(ctx context.Context, f func() error) error {

@@ -212,7 +212,9 @@ func (u unmade) Walk(context.Context, string) ([]string, error) { return nil, u.
 func connectError(err error) error { return fmt.Errorf("sqlite: connect: %w", explain(err)) }
 
 func (c *connector) begin(ctx context.Context, path string, base sqldriver.Connector) (driver.Session, error) {
-	m := newMember(path, c.timeout, newDatabase(path, base, writersOf(path)))
+	db := &database{path: path, connector: base, inUse: make(chan struct{}, 1)}
+	db.writers.Store(writersOf(path))
+	m := &member{path: path, timeout: c.timeout, db: db, heads: make(map[string]head)}
 	s, err := m.connect(ctx)
 	if err != nil {
 		m.db.close()

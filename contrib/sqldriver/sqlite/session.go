@@ -46,10 +46,6 @@ var (
 	_ session.Reader  = (*member)(nil)
 )
 
-func newMember(path string, timeout time.Duration, db *database) *member {
-	return &member{path: path, timeout: timeout, db: db, heads: make(map[string]head)}
-}
-
 // open prepares the session: it creates the tables, shows other processes that
 // this one is alive, and ends the sessions of dead ones.
 func (m *member) open(ctx context.Context) (err error) {

@@ -207,7 +207,8 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 	}
 	d.lastErr = err
 	d.onFail(err)
-	if !permanentDialError(err) {
+	permanent := isAny(err, errLogin, errSpeaksTLS, errForeign, errMargin, errTick) || certificateRefused(err)
+	if !permanent { // another attempt at the same host may succeed
 		d.refused = 0
 		return
 	}
@@ -218,12 +219,6 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 			close(d.fatal)
 		}
 	}
-}
-
-// permanentDialError reports whether another attempt at the same host is bound
-// to fail the same way.
-func permanentDialError(err error) bool {
-	return isAny(err, errLogin, errSpeaksTLS, errForeign, errMargin, errTick) || certificateRefused(err)
 }
 
 // checkReply implements connOwner. If the server says that the session has
