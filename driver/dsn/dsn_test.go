@@ -84,6 +84,8 @@ func TestAnErrorNamesThePartAndNoValue(t *testing.T) {
 		"u:geheim":                    "host 1: the port",
 		"h:0":                         "host 1: the port",
 		"h:+1":                        "host 1: the port",
+		"h:":                          "host 1: the port",
+		"h:65536":                     "host 1: the port",
 		"::1":                         "needs brackets, as in [::1]:99",
 		"[::1":                        "bracket is not closed",
 		"[1.2.3.4]":                   "not an IPv6 address",
