@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -16,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(Main(m))) }
 
-func TestTheProxyCountsAndHoldsRequests(t *testing.T) {
+func TestTheProxyCountsLosesAndHoldsRequests(t *testing.T) {
 	s := Shared(t)
 	s.Do("DEL", "held")
 	const opSet = 7
@@ -27,13 +28,21 @@ func TestTheProxyCountsAndHoldsRequests(t *testing.T) {
 		return 0
 	})
 	set := []byte("*3\r\n$3\r\nSET\r\n$4\r\nheld\r\n$1\r\n1\r\n")
-	arrive := p.HoldRequest(func(op int32) bool { return op == opSet })
+	match := func(op int32) bool { return op == opSet }
+	arrive := p.HoldRequest(match)
 	_, err := send(p.Addr(), set)
-	require.Error(t, err)
+	require.ErrorIs(t, err, io.EOF, "the connection is closed at once")
 	require.Nil(t, s.Do("GET", "held"))
 	arrive()
 	require.Equal(t, "1", s.Do("GET", "held"))
-	require.Equal(t, 1, p.Frames(opSet))
+	s.Do("DEL", "held")
+	p.LoseReply(match)
+	_, err = send(p.Addr(), set)
+	require.ErrorIs(t, err, io.EOF, "the connection is closed at once")
+	require.Equal(t, "1", s.Do("GET", "held"))
+	require.Equal(t, 2, p.Frames(opSet))
+	_, err = send(p.Addr(), set)
+	require.NoError(t, err, "one request of each is lost")
 }
 
 func TestTheProxySilencesTheSubscriptionsThatExist(t *testing.T) {
