@@ -163,21 +163,6 @@ func onCause(cause driver.Cause, f faults.Fault) faults.Plan {
 	})
 }
 
-func TestNewsPassInTheirOrder(t *testing.T) {
-	for name, plan := range map[string]faults.Plan{"no plan": nil, "no faults": faults.Rates{}.Plan} {
-		t.Run(name, func(t *testing.T) {
-			watching(t, plan, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
-				assert.Empty(t, hears(w))
-				in.news <- driver.Released
-				assert.Equal(t, "released", hears(w))
-				assert.Empty(t, hears(w))
-				close(in.news)
-				assert.Equal(t, "end", hears(w))
-			})
-		})
-	}
-}
-
 func TestNewsCanBeLate(t *testing.T) {
 	late := onNews(func(context.Context, driver.Cause) faults.Fault { return faults.Fault{Delay: time.Second} })
 	watching(t, late, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
@@ -237,18 +222,6 @@ func TestWatchThatEndsEarlyIsStopped(t *testing.T) {
 		in.news <- driver.Released
 		assert.Equal(t, "end", hears(w))
 	})
-}
-
-func TestStopIsPassedOn(t *testing.T) {
-	for name, plan := range map[string]faults.Plan{"no plan": nil, "no faults": faults.Rates{}.Plan} {
-		t.Run(name, func(t *testing.T) {
-			watching(t, plan, func(t *testing.T, in *scripted, s driver.Session, w driver.Watch) {
-				w.Stop()
-				assert.NotZero(t, in.stops.Load())
-				w.Stop()
-			})
-		})
-	}
 }
 
 func TestStopEndsNewsOnTheirWay(t *testing.T) {
@@ -339,15 +312,6 @@ func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	})
 }
 
-func TestReleasedBeforeTheReplyIsPassedOn(t *testing.T) {
-	before := func(in *scripted) { in.news <- driver.Released }
-	armingAfter(t, faults.Rates{}.Plan, before, func(t *testing.T, in *scripted, _ driver.Session, w driver.Watch) {
-		assert.Equal(t, "released", hears(w))
-		close(in.news)
-		assert.Equal(t, "end", hears(w))
-	})
-}
-
 func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	for _, f := range []faults.Fault{{}, {DropAhead: true}, {DropWatch: true}, {DropAhead: true, DropWatch: true}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -419,12 +383,4 @@ func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 		assert.Zero(t, driver.Inspect(s).Describe())
 		require.NoError(t, s.Close())
 	}
-}
-
-func TestUnwrapReturnsTheDriversSession(t *testing.T) {
-	in, s := scriptedSession(t, faults.Rates{}.Plan)
-	assert.Same(t, in, faults.Unwrap(s))
-	assert.Same(t, in, faults.Unwrap(in))
-	assert.Nil(t, faults.Unwrap(nil))
-	require.NoError(t, s.Close())
 }

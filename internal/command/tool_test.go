@@ -396,16 +396,6 @@ func TestInvalidCommandLines(t *testing.T) {
 	}
 }
 
-func TestHelpOfEachToolNamesItsFlags(t *testing.T) {
-	for name, flags := range map[string][]string{"queue": {"-json", "-watch"}, "ls": {"-json"}, "release": {"-yes"}} {
-		status, out, errs := runTool(t, "help", name)
-		assert.Zero(t, status, errs)
-		for _, text := range append(flags, "Usage: dlock "+name+" ", "Exit status: ", "-timeout", "-driver", "-dsn") {
-			assert.Contains(t, out, text)
-		}
-	}
-}
-
 func TestADashDashEndsTheFlags(t *testing.T) {
 	tool := newTool("release", "", "", []string{"-timeout", "1s", "q", "--", "-yes", "-W-0000000000"}, nil, nil)
 	arguments, err := tool.parse()
