@@ -20,7 +20,8 @@ import (
 // when it breaks.
 type link struct {
 	*nats.Conn
-	end context.CancelFunc // ends dials that are under way
+	end   context.CancelFunc // ends dials that are under way
+	limit time.Duration      // of a request
 
 	mu   sync.Mutex
 	now  context.Context    // guarded by mu; ends when answers may be missing
@@ -35,7 +36,7 @@ func dial(ctx context.Context, s *settings) (*link, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	defer context.AfterFunc(ctx, end)()
-	l := &link{end: end, fail: func() {}}
+	l := &link{end: end, limit: s.requestTime(), fail: func() {}}
 	l.renew()
 	o.Name = cmp.Or(o.Name, "dlock")
 	o.CustomDialer = dialer{life, o}
@@ -77,8 +78,10 @@ func (l *link) guard(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// ask makes a request.
+// ask makes a request. It has a time limit even if that of the engine has none.
 func (l *link) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
 	for !l.IsConnected() {
 		if !session.Sleep(ctx, 10*time.Millisecond) {
 			return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))

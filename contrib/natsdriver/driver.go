@@ -42,7 +42,7 @@ func NewConnector(nc *nats.Conn, stream, parameters string) (driver.Connector, e
 		return nil, errors.New("natsdriver: the connection is nil")
 	}
 	s, err := newSettings(stream, parameters, nil)
-	s.options = func() (nats.Options, error) { return nc.Opts, nil }
+	s.options, s.servers = func() (nats.Options, error) { return nc.Opts, nil }, nc.ConnectedAddr()
 	return newConnector(s, err, "natsdriver")
 }
 
@@ -73,14 +73,18 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 }
 
 func (c *connector) connect(ctx context.Context, kv *kv, by func(context.Context, cas.KV, session.Config) (*session.Session, error)) (driver.Session, error) {
-	s, err := by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: kv.address})
+	s, err := by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: func() string { return c.settings.servers }})
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (c *connector) open() *kv { return &kv{settings: c.settings, since: c.since} }
+func (c *connector) open() *kv {
+	kv := &kv{settings: c.settings, since: c.since}
+	kv.data.Store(new(current))
+	return kv
+}
 
 // since returns when this process first saw a generation.
 func (c *connector) since(generation string) time.Time {

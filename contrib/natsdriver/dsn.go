@@ -18,6 +18,7 @@ type settings struct {
 	// files are read again for each session, and so that printing settings does
 	// not reveal a password.
 	options  func() (nats.Options, error)
+	servers  string // for messages
 	stream   string
 	timeout  time.Duration
 	grace    time.Duration // how long no session begins after a loss of data
@@ -88,6 +89,7 @@ func parseDSN(text string) (*settings, error) {
 		return nil, err
 	}
 	login, err := loginOption(u.Login, creds, seed)
+	s.servers = strings.Join(hosts, ",")
 	s.options = func() (o nats.Options, err error) {
 		o = nats.GetDefaultOptions()
 		o.Servers, o.InboxPrefix, o.Secure = hosts, inbox, secure

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,10 +26,10 @@ type kv struct {
 	settings *settings
 	since    func(generation string) time.Time // see connector
 	observes bool
+	data     atomic.Pointer[current]
 
 	mu   sync.Mutex // also held while a connection is made
 	link *link      // guarded by mu; nil while closed
-	data current    // guarded by mu
 }
 
 var (
@@ -69,16 +70,6 @@ func (kv *kv) client(ctx context.Context) (*link, error) {
 	}
 	kv.link = l
 	return l, nil
-}
-
-// address returns the server of the connection.
-func (kv *kv) address() string {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
-	if kv.link == nil {
-		return ""
-	}
-	return kv.link.ConnectedAddr()
 }
 
 // Close implements [cas.KV].
@@ -142,7 +133,7 @@ func (kv *kv) read(ctx context.Context, which map[string]any) (message, error) {
 	switch {
 	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
 		err = nil
-	case isCode(err, codeNoStream) && kv.present().name != "":
+	case isCode(err, codeNoStream) && kv.data.Load().name != "":
 		err = errLost
 	}
 	if m := &answer.Message; len(m.Data) == 0 {
@@ -165,9 +156,7 @@ func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 // for longest.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
-		limited, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
-		m, err := kv.read(limited, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
-		cancel()
+		m, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
 		if err != nil || m.Seq == 0 {
 			return all, err
 		}
@@ -194,7 +183,7 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 // publish sends a message until JetStream stores it or has a reason not to. The
 // last one with its subject must have the sequence.
 func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, error) {
-	if kv.present().lost {
+	if kv.data.Load().lost {
 		return 0, errLost
 	}
 	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(last, 10))
@@ -231,9 +220,7 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	limited, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
-	defer cancel()
-	if _, err := kv.last(limited, kv.settings.record()); err != nil {
+	if _, err := kv.last(ctx, kv.settings.record()); err != nil {
 		return err
 	}
 	begun()

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/natstest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
@@ -28,6 +30,28 @@ func load(t *testing.T, addrs []string, parameters string) *history.Holders {
 	t.Cleanup(stop)
 	holders.Await(t)
 	return holders
+}
+
+func TestARestartOfAServerWithoutAClusterEndsItsSessions(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	c := open(t, server, "session_timeout=2s&empty_is_new=true")
+	s, err := c.Connect(within(t))
+	require.NoError(t, err)
+	j, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	server.Kill()
+	server.Restart()
+	testenv.Receive(t, s.Done(), "the end of the session")
+	require.ErrorIs(t, s.Err(), driver.ErrLostData)
+	next, err := c.Connect(within(t))
+	require.NoError(t, err)
+	defer next.Close()
+	require.NotZero(t, driver.Inspect(next).Describe().Grace)
+	other, err := next.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})
+	require.NoError(t, err)
+	require.Greater(t, other.Token, j.Token)
+	_ = s.Close()
 }
 
 func TestASingleServerThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {

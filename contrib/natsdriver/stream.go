@@ -109,18 +109,6 @@ type current struct {
 	server    string // that had the generation
 }
 
-func (kv *kv) present() current {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
-	return kv.data
-}
-
-func (kv *kv) set(now current) {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
-	kv.data = now
-}
-
 // record is the message about the generation of the data.
 type record struct {
 	Generation string
@@ -135,7 +123,7 @@ const gracePause = 250 * time.Millisecond
 // the stream was created in a cluster, or the witness elsewhere. A new one waits
 // for the grace, by the clock of whoever first meets it.
 func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
-	now := kv.present()
+	now := *kv.data.Load()
 	if now.name != "" {
 		b.Generation = now.name
 		return b, kv.confirm(ctx, true)
@@ -165,7 +153,7 @@ func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 		b.Rest = max(r.Grace-time.Since(kv.since(b.Generation)), time.Millisecond)
 		b.Wait, now.name = min(b.Rest, gracePause), ""
 	}
-	kv.set(now)
+	kv.data.Store(&now)
 	return b, nil
 }
 
@@ -202,7 +190,7 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 // has to be sure, it believes that of a server that has not restarted, because
 // a write that was answered there was made in the same generation.
 func (kv *kv) confirm(ctx context.Context, surely bool) error {
-	known := kv.present()
+	known := *kv.data.Load()
 	if known.lost {
 		return errLost
 	}
@@ -224,7 +212,7 @@ func (kv *kv) confirm(ctx context.Context, surely bool) error {
 		return err
 	}
 	known.server, known.lost = server, i.Created != known.name
-	kv.set(known)
+	kv.data.Store(&known)
 	if known.lost {
 		return errLost
 	}

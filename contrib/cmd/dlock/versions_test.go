@@ -34,6 +34,9 @@ func TestAnEarlierVersionBesideThisOne(t *testing.T) {
 		for title, c := range map[string][2]string{"earlier holds": {earlier, now}, "now holds": {now, earlier}} {
 			t.Run(name+"/"+title, func(t *testing.T) {
 				t.Parallel()
+				if out, _ := exec.Command(earlier, "ls", "-driver", name, "-dsn", "").CombinedOutput(); strings.Contains(string(out), "unknown driver") {
+					t.Skip("there was no such driver")
+				}
 				beside(t, c[0], c[1], "-driver", name, "-dsn", open(t))
 			})
 		}
