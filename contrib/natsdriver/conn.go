@@ -89,8 +89,12 @@ func (l *link) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	}
 	ctx, stop := l.guard(ctx)
 	defer stop()
+	sent := time.Now()
 	reply, err := l.RequestMsgWithContext(ctx, m)
 	if err != nil {
+		if time.Since(sent) > l.limit*3/4 && len(l.Servers()) > 1 { // this server may be cut off from the others
+			_ = l.ForceReconnect()
+		}
 		err = l.explain(err, m.Subject)
 	}
 	return reply, err
