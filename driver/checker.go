@@ -7,13 +7,13 @@ import "context"
 // guarantees, missing rights, and the room that is left in sequences.
 type Checker interface {
 	// Check returns at least one finding about the store, unless it returns an
-	// error. It may begin a session of its own, which it closes, but it changes
+	// error. It may begin a session of its own, which it closes. It changes
 	// nothing in the store, except that it may create the driver's tables. No
 	// finding contains a secret.
 	//
-	// If no session can begin and Check knows what to do about it, that is a
-	// finding with the level Problem. Otherwise Check returns the error of
-	// [Connector.Connect], beside what it has found so far.
+	// If no session can begin and Check knows what to do about it, Check
+	// reports this as a finding with the level Problem. Otherwise it returns
+	// the error of [Connector.Connect], together with what it has found so far.
 	//
 	// If ctx ends, Check returns promptly, after it has cleaned up. A connector
 	// that wraps one without Check returns [errors.ErrUnsupported].

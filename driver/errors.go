@@ -17,14 +17,14 @@ var (
 
 	// ErrExpired is matched by the error of a session whose lease has run out
 	// because the store did not answer. It also matches ErrSessionEnded. The
-	// store keeps the session for the margin of the lease after that, unless
-	// this process was paused when its lease ran out.
+	// store still keeps the session for the margin of the lease, unless this
+	// process was paused when the lease ran out.
 	ErrExpired = errors.New("the lease ran out")
 
 	// ErrLostData is matched by the error of a session that the store has ended
 	// because it may have lost data. It also matches ErrSessionEnded. The store
-	// grants no lock before all leases of its sessions are over, so a holder has
-	// about the time that ErrExpired leaves it.
+	// grants no lock until the leases of all its sessions have run out, so a
+	// holder has about as much time left as after ErrExpired.
 	ErrLostData = errors.New("the store may have lost data")
 
 	// ErrGone is returned for a node that is no longer in the queue.

@@ -11,8 +11,8 @@ import (
 // hooks. No lock depends on it. Package recipes needs SetValue and Value to
 // remember when work was done last.
 //
-// A session that supports only a part embeds [Unsupported]. Rule 10 covers these
-// methods too, and a method is supported always or never.
+// A session that supports only some of the methods embeds [Unsupported]. Rule
+// 10 covers these methods too. Each is either always supported or never.
 //
 // Call [Inspect] rather than asserting the type. A session that wraps another
 // one forwards the methods of Inspect's result.

@@ -338,8 +338,8 @@ func (l *Lease) Renew(sent Instant) bool {
 }
 
 // renew implements Renew, except that it does not call the function set by
-// OnRenew. If a call is due, renew returns that function as report. Its caller
-// then passes left to it, the time that was left of the lease.
+// OnRenew. If a call is due, renew returns that function as report, and left,
+// the time that was left of the lease, for which its caller then calls report.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks is a clock whose monotonic and wall time are set by the test. Timers
-// do not follow it.
+// clocks is a clock whose monotonic and wall time are set by the test. Setting
+// them does not make timers fire.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -373,7 +373,7 @@ func TestOnRenewReportsWhatWasLeftBeforeTheRenewal(t *testing.T) {
 	sent := l.Now()
 	c.step(term/2, term/2)
 	require.True(t, l.Renew(sent))
-	require.True(t, l.Renew(began)) // renews nothing
+	require.True(t, l.Renew(began)) // older than the last renewal, so it renews nothing
 	c.step(term/4, term/4)
 	require.True(t, l.Renew(l.Now()))
 	assert.Equal(t, []time.Duration{term / 4, term / 4}, left)

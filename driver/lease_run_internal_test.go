@@ -42,7 +42,7 @@ func TestALeaseBeginsAtTheSendingTime(t *testing.T) {
 	l := newLease(2*term, term, c.now)
 	defer l.End(nil)
 	require.NoError(t, l.Do(func() error {
-		c.step(term/4, term/4) // how long the answer takes
+		c.step(term/4, term/4) // the answer takes this long
 		return nil
 	}))
 	c.step(3*term/4-1, 3*term/4-1)
@@ -304,7 +304,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
 		returned := run(l, func(context.Context) error {
-			time.Sleep(1900 * time.Millisecond) // longer than the second between two heartbeats
+			time.Sleep(1900 * time.Millisecond) // longer than the second after which the next heartbeat is sent
 			return nil
 		})
 		time.Sleep(time.Minute)

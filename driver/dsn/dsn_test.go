@@ -134,7 +134,7 @@ func TestAPasswordFile(t *testing.T) {
 		"": " is empty", "\n": " is empty", " geheim": " has a blank",
 		"geheim\n\n": " has an unprintable character", "geheim\nmehr": " has an unprintable character",
 	} {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644)) // as Kubernetes mounts it
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644)) // Kubernetes mounts secrets with this mode
 		password, err := s.Read(t.Context())
 		if err == nil {
 			assert.Equal(t, want, password)

@@ -24,9 +24,9 @@ type Secret struct {
 // AddTo makes p accept the parameter password_file, and store it in s.
 func (s *Secret) AddTo(p Parameters) { p["password_file"] = Text(&s.file) }
 
-// Login is like the function [Login], but keeps the password in s, and accepts
-// an empty text, and a user alone if Check finds another password. Drivers whose
-// client library parses the login do not call it.
+// Login is like the function [Login], but stores the password in s. It also
+// accepts an empty text, and a user without a password if Check finds one
+// elsewhere. Drivers whose client library parses the login do not call Login.
 func (s *Secret) Login(text string) (user string, err error) {
 	switch {
 	case text == "":
@@ -41,8 +41,8 @@ func (s *Secret) Login(text string) (user string, err error) {
 	return user, err
 }
 
-// Check takes over program, which is nil or returns the password before its ctx
-// ends, and returns an error if there is more than one password. The argument
+// Check stores program, which is nil or returns the password before its ctx
+// ends. It returns an error if there is more than one password. The argument
 // given says that a client library has found one in the data source name.
 func (s *Secret) Check(given bool, program func(context.Context) (string, error)) error {
 	given = given || s.text != nil
@@ -60,7 +60,7 @@ func (s *Secret) Check(given bool, program func(context.Context) (string, error)
 	return nil
 }
 
-// Changes reports whether Read has to be called for each connection, because the
+// Changes reports whether Read must be called for each connection, because the
 // password comes from a file or from a function.
 func (s *Secret) Changes() bool { return s.file != "" || s.program != nil }
 

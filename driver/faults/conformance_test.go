@@ -27,7 +27,7 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(memory{store}, plan), store}
 }
 
-// memory is a memory store whose sessions know it.
+// memory is a memory store whose sessions know the store's Faults.
 type memory struct{ *memdriver.Store }
 
 type known struct {
@@ -52,7 +52,7 @@ func (m memory) Connect(ctx context.Context) (driver.Session, error) {
 // that store injects faults into it.
 func behind(s driver.Session) known { return faults.Unwrap(s).(known) }
 
-// session returns the session that the store knows.
+// session returns the session that the store itself has made.
 func (k known) session() driver.Session { return k.memorySession }
 
 func configOf(plan faults.Plan) dlocktest.Config {
@@ -91,8 +91,8 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// Temporary errors, such as lost replies, are injected only into methods that
-// the conformance kit retries.
+// Faults that cause temporary errors, such as lost replies, are injected only
+// into methods that the conformance kit retries.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan": nil,

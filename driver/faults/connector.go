@@ -159,9 +159,9 @@ func (c *Connector) EndSessions() {
 	wg.Wait()
 }
 
-// Unwrap returns the driver's session behind a session of a [Connector]. Other
-// sessions are returned unchanged. Tests need it for functions that expect a
-// particular store's session, such as those of memdriver.Faults.
+// Unwrap returns the driver's session behind a session of a [Connector]. Any
+// other session is returned unchanged. Tests need Unwrap for functions that
+// expect a particular store's session, such as those of memdriver.Faults.
 func Unwrap(s driver.Session) driver.Session {
 	if f, ok := s.(*session); ok {
 		return f.inner

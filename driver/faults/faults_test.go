@@ -267,8 +267,8 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	// The plan must not be called when a watch ends with its session. The
-	// test repeats this, because a race would show only in a few of the runs.
+	// The plan must not be called when a watch ends with its session. The test
+	// is repeated, because a race would show only in a few of the runs.
 	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)

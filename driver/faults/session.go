@@ -28,10 +28,10 @@ type session struct {
 	closes singleflight.Group // deduplicates concurrent calls of Close
 	closed bool               // whether inner.Close has succeeded; guarded by closes
 
-	all sync.WaitGroup // goroutines, method calls, and requests in flight, also of callers that gave up
+	all sync.WaitGroup // goroutines, method calls and requests in flight, even if their callers gave up
 
 	mu    sync.Mutex
-	ended bool         // nothing new begins; guarded by mu
+	ended bool         // whether new calls and goroutines are refused; guarded by mu
 	sent  map[kind]int // how many requests were sent, by kind
 }
 
@@ -40,7 +40,7 @@ var (
 	_ driver.Inspector = (*session)(nil)
 )
 
-// kind identifies the requests that Request.Nth numbers in one sequence.
+// kind is the key by which Request.Nth counts requests.
 type kind struct {
 	op    Op
 	queue string
@@ -56,7 +56,7 @@ func (c *Connector) newSession(number int, inner driver.Session) *session {
 	return s
 }
 
-// enter registers something that Close waits for, unless the session is closed.
+// enter registers work that Close waits for, unless the session is closed.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,9 +206,9 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// detach runs f on a goroutine and returns its result. If ctx ends first, detach
-// returns the error of ctx at once, and late gets the result. At the end, done is
-// called.
+// detach runs f on a goroutine and returns its result. If ctx ends first,
+// detach returns the error of ctx at once, and passes the result of f to late.
+// In either case, done is called last.
 func detach[T any](ctx context.Context, f func() (T, error), late func(T, error), done func()) (v T, err error) {
 	type result struct {
 		v   T

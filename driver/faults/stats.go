@@ -50,8 +50,8 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts an injected fault. The exceptions are DropAhead and DropWatch,
-// which withoutDropped counts.
+// add counts an injected fault, except for DropAhead and DropWatch, which
+// withoutDropped counts.
 func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)

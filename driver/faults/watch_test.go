@@ -296,7 +296,7 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 	}
 }
 
-// No plan may delay the end of a watch whose node is gone.
+// If the node is gone, the watch must have ended, and no plan may delay that.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	plan := onNews(func(_ context.Context, cause driver.Cause) faults.Fault {
 		t.Errorf("asked for an event with the cause %v", cause)

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/reason"
 )
 
-// errGrace means that the session cannot begin yet.
+// errGrace means that the session must wait until earlier leases are over.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
 const lostData = "the store is new or has lost data: no lock is granted"
@@ -46,8 +46,9 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// beginOnce makes one request to begin the session, within the time for which
-// its answer can be of use, or five seconds to connect.
+// beginOnce makes one request to begin the session. Its time limit is the session
+// timeout, because a later answer is useless, but at least five seconds to
+// connect.
 func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
 	defer cancel()

@@ -32,9 +32,9 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// removeLate removes the node of a caller that has left. If the store refuses, a
-// repeat would be refused, too, and the node stays until the session ends. Each
-// attempt takes a turn among the callers.
+// removeLate removes the node of a Create whose caller gave up early. Each
+// attempt takes a slot, as a caller does. If the store refuses, it would refuse
+// a repeat, too, so the node stays until the session ends.
 func (s *Session) removeLate(c Change) {
 	for {
 		select {
@@ -71,8 +71,8 @@ func (s *Session) create(c Change) (j driver.Joined, err error) {
 	return j, nil
 }
 
-// contenders returns the nodes that have a sequence number, ordered by it. The
-// others were made by other programs.
+// contenders returns the nodes that have a sequence number, ordered by that
+// number. Nodes without one were made by other programs.
 func contenders(all []Node) []driver.Node {
 	nodes := make([]driver.Node, 0, len(all))
 	for _, n := range all {
@@ -84,8 +84,9 @@ func contenders(all []Node) []driver.Node {
 	return nodes
 }
 
-// armCreated arms the watch of a new node. It makes a request only if the store
-// does not announce the node ahead yet, and if it fails, the caller calls Watch.
+// armCreated arms the watch that Create returns. It makes a request only if the
+// session might otherwise miss the removal of the node ahead. If the request
+// fails, there is no watch, and the caller of Create calls Watch.
 func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
 	if c.Predecessor == nil || len(j.Ahead) == 0 {
 		return w
@@ -95,7 +96,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 		return w
 	}
 	ahead := j.Ahead[i]
-	s.looks.know(c.Queue, r.Snapshot) // so that the first look may show that one was released
+	s.looks.know(c.Queue, r.Snapshot) // the next look compares with this, and so notices a release
 	switch {
 	case s.notifier == nil:
 		w = s.watches.Arm(c.Queue, j.Place, ahead)
@@ -114,14 +115,14 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 type orphans struct {
 	mu      sync.Mutex
 	creates []Change
-	running bool // whether cancelOrphans runs
+	running bool // whether cancelOrphans is running
 }
 
 // cancelsAtOnce limits the number of Creates that one request cancels. Without
-// batches, many calls on a connection that breaks would block a lock for long.
+// batches, many calls on a broken connection would block a lock for long.
 const cancelsAtOnce = 100
 
-// orphan has the store cancel a Create, in the background.
+// orphan makes the store cancel Creates, in the background.
 func (s *Session) orphan(creates ...Change) {
 	o := &s.orphans
 	o.mu.Lock()
@@ -135,9 +136,9 @@ func (s *Session) orphan(creates ...Change) {
 // cancelPause is the time between two attempts to cancel Creates.
 const cancelPause = 50 * time.Millisecond
 
-// cancelOrphans cancels orphans until there are none. After an error it goes on
-// with the next ones, and with fewer at once, because something may block just
-// some of the nodes.
+// cancelOrphans cancels orphans until there are none. After an error it puts
+// them back at the end and cancels fewer at once, because the error may concern
+// only some of the nodes.
 func (s *Session) cancelOrphans() {
 	most := cancelsAtOnce
 	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {
@@ -167,7 +168,7 @@ func (s *Session) nextOrphans(most int) []Change {
 	return next
 }
 
-// Sleep waits for d, and reports whether it did before ctx ended.
+// Sleep waits for d or until ctx ends, and reports whether it waited for d.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Refused marks the error of a change that was not made and never will be. It
-// does not change the text.
+// Refused marks err as the error of a change that was not made and never will
+// be. It does not change the text.
 func Refused(err error) error { return refused{err} }
 
 type refused struct{ error }
@@ -18,9 +18,9 @@ type refused struct{ error }
 func (r refused) Unwrap() error { return r.error }
 
 // Login marks the error of a connection that failed because of a password, a
-// certificate or their files. Once the session has begun, it matches
-// driver.ErrUnavailable as well, because they may be about to be replaced. It
-// does not change the text.
+// certificate or their files. Once the session has begun, the error also
+// matches driver.ErrUnavailable, because somebody may be about to replace them.
+// Login does not change the text.
 func Login(err error) error { return login{err} }
 
 type login struct{ error }
@@ -35,14 +35,14 @@ func replaced(err error) error {
 	return err
 }
 
-// unknownOutcome reports whether a change may have been made, or may still be,
-// despite err.
+// unknownOutcome reports whether a change may have been made despite err, or
+// may still be made.
 func unknownOutcome(err error) bool {
 	return err != nil && !errors.As(err, new(refused)) && !errors.Is(err, driver.ErrGone) &&
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// explain returns the error of a call.
+// explain returns the error for the caller of a method, named by what.
 func (s *Session) explain(what, queue string, err error) error {
 	if ended := s.lease.Err(); ended != nil {
 		return ended
@@ -53,9 +53,9 @@ func (s *Session) explain(what, queue string, err error) error {
 	return fmt.Errorf("%s: %s in %q: %w", s.config.Name, what, queue, err)
 }
 
-// inTime replaces an error of a context or of package net, because it comes from
-// a time limit of the session's or the store's own: the caller must not take it
-// for the end of its own context, which reaches no request.
+// inTime replaces an error that matches one of package context. Such an error
+// comes from a time limit of the session or the store. The caller would take it
+// for the end of its own ctx, which is never passed to a request.
 func inTime(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err

@@ -27,7 +27,7 @@ func (s *shelf) Beat(context.Context) (time.Duration, error) { return time.Hour,
 
 func (s *shelf) End(context.Context) error { return nil }
 
-func (s *shelf) Cancel(context.Context, []session.Change) error { return nil } // no answer is ever lost
+func (s *shelf) Cancel(context.Context, []session.Change) error { return nil } // no answer is ever lost, so no Create needs to be canceled
 
 func (s *shelf) Do(_ context.Context, c session.Change) (r session.Result, err error) {
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func Example() {
 	fmt.Println(holder.Name, "is followed by", waiter.Name)
 
 	_ = s.Delete(ctx, "stock/42", holder.Place, driver.Released)
-	<-waiter.Watch.C // by the next look at the queue
+	<-waiter.Watch.C // ends with the next look at the queue
 	nodes, _ := s.List(ctx, "stock/42")
 	fmt.Println(nodes[0].Name, "is the first")
 	// Output:

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// beat sends a heartbeat, and plans a search for the deadline that it has seen.
-// Another heartbeat that is such a search plans none, or the shortest session
-// would set the pace of all that wait.
+// beat sends a heartbeat. If the deadline of a session comes before the next
+// heartbeat, beat also plans a search for expired sessions at that time. The
+// heartbeats of expireOnce plan none. Otherwise one session with a short
+// timeout would make all waiting sessions search as often.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
 		select {
 		case s.due <- max(next, time.Millisecond):
-		default: // the next heartbeat tells again
+		default: // the next heartbeat plans a search again
 		}
 	}
 	return err
@@ -28,13 +29,13 @@ func (s *Session) renew(ctx context.Context) (next time.Duration, err error) {
 	return next, s.endIfGone(err)
 }
 
-// expirePause is the interval at which a session that waits searches for expired
-// sessions. With a long session timeout, heartbeats are too rare for this.
+// expirePause is how often a waiting session searches for expired sessions. If
+// the session timeout is long, heartbeats are too rare for this.
 const expirePause = 2 * time.Second
 
-// expire ends the sessions of dead processes until its own ends: when the
-// deadline is due that a heartbeat has seen, and, while the session waits, at
-// least every two seconds.
+// expire ends expired sessions for as long as its own session lives. It
+// searches for them when a deadline that a heartbeat reported has passed and,
+// while the session waits for a node, at least every two seconds.
 func (s *Session) expire() {
 	search := time.NewTicker(expirePause)
 	defer search.Stop()
@@ -61,8 +62,8 @@ func (s *Session) expire() {
 }
 
 // expireAll ends all expired sessions, and returns the time limit of the next
-// search. A request that meets it doubles it, because the server may still be
-// carrying that request out, and repeats would pile up.
+// search. A request that exceeds the limit doubles it, because the server may
+// still be executing the request, and repeats would pile up.
 func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 	for more := true; more; {
 		late := false
@@ -92,8 +93,8 @@ func (s *Session) expireOnce(ctx context.Context) (more bool, err error) {
 // tidyPause is the time between two runs of a Tidier.
 const tidyPause = time.Hour
 
-// tidy has the store remove what unused queues leave behind. Otherwise it would
-// accumulate in programs that keep locking new names.
+// tidy makes the store remove what unused queues leave behind, because that
+// would accumulate if programs keep locking new names.
 func (s *Session) tidy() {
 	t := optional[Tidier](s.store)
 	if t == nil {

@@ -25,12 +25,12 @@ type fake struct {
 	released string
 	requests map[string]int // number of requests, by method
 
-	// before is called with each request before it is carried out, and after
-	// with its error, which after may replace.
+	// before is called before each request is carried out. after is called with
+	// the request's error afterwards, and may replace it.
 	before, after func(ctx context.Context, what string) error
 
-	next     time.Duration // until the deadline of a live session; zero if there is none
-	deadline time.Time     // of another session; zero if there is none
+	next     time.Duration // how long until the deadline of a live session; zero if there is none
+	deadline time.Time     // deadline of another session; zero if there is none
 	ended    time.Time     // when that session was ended
 }
 
@@ -117,7 +117,7 @@ func (f *fake) do(c Change) (r Result, err error) {
 	return r, nil
 }
 
-// other makes a change as another session would.
+// other makes a change on behalf of another session.
 func (f *fake) other(c Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +178,7 @@ func (f expirer) Expire(ctx context.Context) (ended bool, err error) {
 	return ended, err
 }
 
-// notifier is a fake that announces removals when the test calls its host.
+// notifier is a fake that announces removals. The test calls host to do so.
 type notifier struct {
 	*fake
 	host *Host
@@ -199,8 +199,8 @@ func (f notifier) Subscribe(ctx context.Context, q Query) (now Snapshot, err err
 	return now, err
 }
 
-// partial is a notifier without versions. It answers about the nodes that it is
-// asked for, and no others.
+// partial is a notifier without versions. Its answers contain only the nodes
+// that the query names.
 type partial struct{ notifier }
 
 func (f partial) Subscribe(ctx context.Context, q Query) (Snapshot, error) {
@@ -230,7 +230,7 @@ func connect(t *testing.T, st Store, timeout time.Duration) *Session {
 
 var last = func(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// join creates a node that waits for the one before it.
+// join creates a node that waits for the last node ahead.
 func join(t *testing.T, s *Session, queue string) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Predecessor: last})
@@ -246,7 +246,7 @@ func (f *fake) lateBy(t *testing.T) time.Duration {
 	return f.ended.Sub(f.deadline)
 }
 
-// hang is a before or after that gives no answer to the named requests.
+// hang returns a before or after with which the named requests are never answered.
 func hang(names ...string) func(context.Context, string) error {
 	return func(ctx context.Context, what string) error {
 		if slices.Contains(names, what) {

@@ -70,7 +70,8 @@ func (s *Session) Value(ctx context.Context, queue string) ([]byte, int64, error
 	return v.text, v.token, nil
 }
 
-// looker is the Reader of a store whose Look tells all.
+// looker is the Reader of a store whose Look also returns owners, data and
+// values.
 type looker struct {
 	Inspector
 	store Store
@@ -91,7 +92,7 @@ func (l looker) Value(ctx context.Context, queue string) ([]byte, int64, error) 
 	return now.Value, now.ValueToken, err
 }
 
-// viewQueue makes a request about a queue.
+// viewQueue is like view, but checks the queue's name and sets a time limit.
 func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
 	if err := driver.CheckQueue(queue); err != nil {
 		return v, s.explain(what, queue, err)
@@ -139,11 +140,11 @@ func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, va
 	if err := driver.CheckValue(value); err != nil {
 		return s.explain("set value", queue, err)
 	}
-	c := Change{Kind: SetValue, Queue: queue, Place: p, Data: append([]byte{}, value...)} // not nil, which is no value
+	c := Change{Kind: SetValue, Queue: queue, Place: p, Data: append([]byte{}, value...)} // never nil, which means no value
 	return s.operate(ctx, "set value", c)
 }
 
-// operate makes a change that only a store that is an Inspector can make.
+// operate makes a change that requires the store to be an Inspector.
 func (s *Session) operate(ctx context.Context, what string, c Change) error {
 	if s.inspect == nil {
 		return errors.ErrUnsupported

@@ -12,14 +12,14 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// looks holds what a session that waits knows about its queues.
+// looks holds the latest snapshots of the watched queues. A look reads a queue.
 type looks struct {
-	woken  chan struct{} // a watch was armed
-	called chan struct{} // a look is due at once
+	woken  chan struct{} // receives after a watch was armed
+	called chan struct{} // receives if queues must be looked at now
 
 	mu    sync.Mutex
 	known map[string]Snapshot
-	due   map[string]bool // queues to look at at once
+	due   map[string]bool // queues that must be looked at now
 }
 
 func (l *looks) init() {
@@ -30,7 +30,7 @@ func (l *looks) init() {
 // wake makes the session poll soon.
 func (l *looks) wake() { poke(l.woken) }
 
-// now makes the session look at queues at once.
+// now makes the session look at queues immediately.
 func (l *looks) now(queues ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *looks) now(queues ...string) {
 	poke(l.called)
 }
 
-// take returns those of the watched queues to look at at once.
+// take returns the watched queues that must be looked at now.
 func (l *looks) take(watched []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +48,8 @@ func (l *looks) take(watched []string) []string {
 	return slices.DeleteFunc(watched, func(queue string) bool { return !l.due[queue] })
 }
 
-// ahead returns how many nodes of the queue are known to be before the given
-// one, and the Pause of the queue.
+// ahead returns how many nodes of the queue are known to be ahead of the given
+// node, and the queue's Snapshot.Pause.
 func (l *looks) ahead(queue string, of driver.Node) (n int, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,14 +68,14 @@ func poke(c chan struct{}) {
 	}
 }
 
-// look compares the watches with the store until the session ends: at once when
-// it is called to, and else after a pause.
+// look compares the watches with the store until the session ends: immediately
+// after a call of looks.now, and otherwise after a pause.
 func (s *Session) look() {
 	defer s.watches.End()
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due, began time.Time // of the next look at all queues, and of the latest one
+	var due, began time.Time // when the next look at all queues is due, and when the latest look began
 	for {
 		far, await := s.turn()
 		next := time.Now().Add(max(s.pause(pause), far))
@@ -106,14 +106,14 @@ func (s *Session) look() {
 		if called {
 			queues = s.looks.take(queues)
 		}
-		if quiet := pause == s.config.Longest; quiet { // a request more does not matter
+		if quiet := pause == s.config.Longest; quiet { // one more request does not matter
 			s.subscribeAgain()
 		}
 		if s.lookAt(queues, await) {
 			changed = time.Now()
 		}
 		pause = max(s.config.Shortest, time.Since(changed)/8)
-		if await.Await == "" { // a busy store is spared by a pause of twice the time of a look
+		if await.Await == "" { // to spare a busy store, pause for at least twice the time that the look took
 			pause = max(pause, 2*time.Since(began))
 		}
 		pause = min(pause, s.config.Longest)
@@ -123,9 +123,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look: polling, or a quarter of the
-// session timeout if the store announces all changes that matter, because looks
-// are then only for notices that were lost without a trace.
+// pause returns the time until the next look. If the store announces every
+// change that the watches need, it is a quarter of the session timeout, because
+// looks then only make up for lost notices. Otherwise it is polling.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	for _, queue := range s.watches.Queues() {
 		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||
@@ -136,14 +136,14 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// turn returns for how long no turn of the session's waiters can come. It assumes
-// that a hand-over takes half the shortest pause, so a waiter looks again when
-// half of those ahead have had their turns, or earlier. Holders watch only their
-// own nodes, which has no hurry. If the only turn may come soon, await says for
-// what the store may wait.
+// turn returns the time before which no waiter of the session should get its
+// lock. It counts half the shortest pause for each node ahead. A holder watches
+// only its own node, which is not urgent. If the session waits in one queue and
+// may get the lock soon, await is a query for which the store itself waits
+// until the node ahead is removed.
 func (s *Session) turn() (far time.Duration, await Query) {
 	if s.notifier != nil {
-		return 0, Query{} // it seldom polls, but may have many waiters
+		return 0, Query{} // polls are rare, and the loop would be slow for many waiters
 	}
 	far = time.Hour
 	queues := s.watches.Queues()
@@ -163,18 +163,18 @@ func (s *Session) turn() (far time.Duration, await Query) {
 	return far, Query{}
 }
 
-// nearby bounds how many waiters a store awaits in a queue, because MariaDB takes
-// a chain of 32 for a deadlock.
+// nearby limits how many nodes may be ahead of a waiter that waits in the
+// store, because MariaDB takes a chain of 32 waiters for a deadlock.
 const nearby = 16
 
-// lookAt looks at watched queues, and reports whether one has changed.
+// lookAt looks at watched queues, and reports whether any of them has changed.
 func (s *Session) lookAt(queues []string, await Query) (changed bool) {
 	var ask []asked
 	var queries []Query
 	for _, queue := range queues {
 		a := s.asking(Query{Queue: queue})
 		if !s.watches.Whole(queue) {
-			a.Names = s.watches.Names(queue) // all that were armed before the mark of a
+			a.Names = s.watches.Names(queue) // includes all watches armed before a.mark
 		}
 		if queue == await.Queue {
 			a.Own, a.Await = await.Own, await.Await
@@ -209,12 +209,12 @@ func (s *Session) subscribeAgain() {
 	}
 	for _, queue := range s.watches.Queues() {
 		if !s.notifier.Listening(queue, false) {
-			_, _ = s.compare(Query{Queue: queue, Names: s.watches.Names(queue)}) // an error leaves it to the next time
+			_, _ = s.compare(Query{Queue: queue, Names: s.watches.Names(queue)}) // after an error, the next call tries again
 		}
 	}
 }
 
-// read reads a queue for a caller.
+// read looks at a queue, within the time limit of a request.
 func (s *Session) read(q Query) (now Snapshot, err error) {
 	err = s.ask(func(ctx context.Context) error {
 		now, err = LookAt(ctx, s.store, q)
@@ -223,7 +223,7 @@ func (s *Session) read(q Query) (now Snapshot, err error) {
 	return now, err
 }
 
-// LookAt looks at one queue.
+// LookAt calls the store's Look for one queue.
 func LookAt(ctx context.Context, store Store, q Query) (Snapshot, error) {
 	all, err := store.Look(ctx, []Query{q})
 	if err != nil {
@@ -232,7 +232,7 @@ func LookAt(ctx context.Context, store Store, q Query) (Snapshot, error) {
 	return all[0], nil
 }
 
-// subscribe is like read, and makes the store announce changes if it can.
+// subscribe is like read, but also makes a Notifier announce changes.
 func (s *Session) subscribe(q Query) (now Snapshot, err error) {
 	if s.notifier == nil {
 		return s.read(q)
@@ -253,7 +253,7 @@ func (s *Session) compare(q Query) (now Snapshot, err error) {
 	return now, err
 }
 
-// asked is a query that was sent, and what the session knew when it was sent.
+// asked is a query, and what the session knew when it sent the query.
 type asked struct {
 	Query
 	before Snapshot
@@ -270,8 +270,8 @@ func (s *Session) asking(q Query) asked {
 	return asked{q, before, s.watches.Mark(), losses}
 }
 
-// answered tells the watches what an answer shows. It returns the answer, with
-// the nodes, and whether it is news.
+// answered tells the watches what an answer shows. It returns the answer with
+// all its nodes, and whether the queue has changed since the earlier snapshot.
 func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	if now.Same {
 		now = a.before
@@ -291,8 +291,8 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	return now, news
 }
 
-// differs reports whether a later snapshot of the queue is another one. It is
-// false if there is no earlier one.
+// differs reports whether the queue has changed since the snapshot before. It
+// is false if before is empty.
 func (before Snapshot) differs(now Snapshot) bool {
 	if before.Version != 0 && now.Version != 0 {
 		return before.Version != now.Version

@@ -26,7 +26,7 @@ const second = 50 // pixels
 
 func x(at time.Duration) float64 { return 190 + at.Seconds()*second }
 
-// row draws a bar for each pair of times and, if there is one time only, a mark.
+// row draws a bar for each pair of times. A single time is drawn as a mark.
 func (p *picture) row(label string, times ...time.Duration) {
 	y := 60 + 34*p.rows
 	p.rows++
@@ -70,7 +70,7 @@ text { fill: #1f2328 } .dim { fill: #59636e } .title { font-size: 16px; font-wei
 	assert.Equal(t, string(want), shown, "go test -run Picture ./driver/session -update writes it anew")
 }
 
-// TestPictureOfALease draws what happens if a holder's connection is cut.
+// TestPictureOfALease draws what happens when a holder's connection is cut.
 func TestPictureOfALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout, cut = 10 * time.Second, 4 * time.Second
@@ -111,7 +111,7 @@ func TestPictureOfALease(t *testing.T) {
 	})
 }
 
-// TestPictureOfTheGrace draws what happens if the store loses its data.
+// TestPictureOfTheGrace draws what happens when the store loses its data.
 func TestPictureOfTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout, gone = 10 * time.Second, 4 * time.Second
@@ -119,7 +119,7 @@ func TestPictureOfTheGrace(t *testing.T) {
 		f := newFake()
 		old := connect(t, f, timeout)
 		time.Sleep(gone)
-		f.set(func() { f.before = hang("beat", "look") }) // the worst case: the holder does not hear of it
+		f.set(func() { f.before = hang("beat", "look") }) // the worst case: the holder does not learn of the loss
 		told := make(chan time.Duration, 1)
 		go func() {
 			<-old.Done()

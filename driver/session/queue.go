@@ -19,14 +19,14 @@ type Row struct {
 	Name   string
 	Token  int64  `json:",omitempty"` // also the sequence; zero if another program has made the node
 	Owner  string `json:",omitempty"` // ID of the session, or empty
-	Number int64  `json:",omitempty"` // of the Create in the session
+	Number int64  `json:",omitempty"` // Change.Number of its Create
 	Data   []byte `json:",omitempty"`
 }
 
-// Apply makes a change of a session, which must be in the store. The node that a
-// Create appends gets the token. The result has the node of any other change as
-// it was before. An error matches driver.ErrGone or driver.ErrStale, and leaves
-// the queue as it was.
+// Apply makes a change for a session, which must exist in the store. If the
+// change is a Create, its node gets the token. Apply returns the new node or,
+// after any other change, the node as it was before. An error matches
+// driver.ErrGone or driver.ErrStale, and the queue is then unchanged.
 func (q *Queue) Apply(c Change, session string, token int64) (n Row, err error) {
 	if c.Kind == Create {
 		n = Row{driver.FormatName(c.Prefix, token), token, session, c.Number, c.Data}
@@ -71,7 +71,7 @@ func (n Row) Place() driver.Place {
 	return driver.Place{Node: driver.Node{Name: n.Name, Seq: n.Token}, Token: n.Token}
 }
 
-// Snapshot returns what [Store.Look] tells of the queue.
+// Snapshot returns the queue as [Store.Look] returns it.
 func (q Queue) Snapshot(version int64) Snapshot {
 	now := Snapshot{Version: version, Released: q.Released, Value: q.Value, ValueToken: q.Setter}
 	for _, n := range q.Nodes {

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// An operator names another program's node, and the token of one that has gone.
+// An operator may give the name of one node and the token of another.
 func TestRemoveTakesNoNodeOfAnotherNameOrToken(t *testing.T) {
 	q := Queue{Nodes: []Row{{Name: "legacy-0000000003"}}}
 	own, err := q.Apply(Change{Kind: Create, Prefix: "a-W-"}, "me", 7)

@@ -17,25 +17,26 @@ import (
 // Config describes a session.
 type Config struct {
 	Name    string // name of the driver's package; the session puts it before each error
-	ID      string // of the session in the store
+	ID      string // identifies the session in the store
 	Timeout time.Duration
 	Server  func() string // address of the store, without secrets; nil if it has none
 
-	// Shortest and Longest bound the time between two polls of a session that
-	// waits. It is an eighth of the time since the last change, so that polling
-	// prolongs a wait by an eighth at most, or longer if others wait ahead. They
-	// are 2 ms and 250 ms by default.
+	// Shortest and Longest limit the time between two polls of a waiting
+	// session. Within these limits it is an eighth of the time since the last
+	// change, so that polling prolongs a wait by at most an eighth. It is
+	// longer if other contenders wait ahead. The defaults are 2 ms and 250 ms.
 	Shortest, Longest time.Duration
-	// Awaits says that Look waits for Query.Await. If the session waits in one
-	// queue, and its turn may come soon, it then looks again after Shortest at
-	// the earliest, however long the last look has taken.
+	// If Awaits is set, Look waits for the removal of Query.Await. If the
+	// session waits in only one queue and may get the lock soon, it then calls
+	// Look again Shortest after the start of the last call, however long that
+	// call took.
 	Awaits bool
 
-	// Requests is how many requests may be made at once for callers. It does
-	// not limit heartbeats and the like. It is 16 by default.
+	// Requests limits the concurrent requests for callers, but not heartbeats
+	// and other requests of the session itself. The default is 16.
 	Requests int
-	// Busy says how to allow more, for the error of a call that ended before it
-	// could send its request.
+	// Busy tells the user how to allow more requests. It is part of the error
+	// of a call whose ctx ended before the call could send its request.
 	Busy string
 }
 
@@ -43,27 +44,27 @@ type Config struct {
 type Session struct {
 	config   Config
 	store    Store
-	notifier Notifier  // the store, if it is one; otherwise nil
-	inspect  Inspector // likewise
-	reader   Reader    // the store, if it is one; otherwise it asks Look
-	expirer  Expirer   // likewise
-	admitter Admitter  // likewise
+	notifier Notifier  // the store, or nil if it is no Notifier
+	inspect  Inspector // the store, or nil
+	reader   Reader    // the store, or a looker
+	expirer  Expirer   // the store, or nil
+	admitter Admitter  // the store, or nil
 	lease    *driver.Lease
 	life     context.Context // ends with the lease
 	watches  watches.Set
 	notices  notices
 	looks    looks
 	orphans  orphans
-	due      chan time.Duration // until a deadline that a heartbeat has seen
+	due      chan time.Duration // time until a deadline that a heartbeat reported
 
 	group  group         // the goroutines of the session and the calls in flight
-	slots  chan struct{} // one for each request that is made for a caller
+	slots  chan struct{} // one element for each request in flight for a caller
 	begun  Begun
 	graced time.Duration // how long Connect waited for earlier leases to end
-	number atomic.Int64  // of the latest Create
+	number atomic.Int64  // Change.Number of the latest Create
 
 	closing sync.Mutex // held during Close
-	closed  bool       // the store has removed the session
+	closed  bool       // whether the store has removed the session
 }
 
 var (
@@ -106,8 +107,8 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	return s, nil
 }
 
-// optional returns store as a T, or nil unless it and all stores that it wraps
-// are one.
+// optional returns store as a T, or nil if the store, or a store that it wraps,
+// is no T.
 func optional[T any](store Store) (none T) {
 	for inner := store; ; {
 		if _, ok := inner.(T); !ok {
@@ -121,8 +122,8 @@ func optional[T any](store Store) (none T) {
 	}
 }
 
-// limit is the time limit of a request, because a connection may go silent while
-// heartbeats succeed on others. It is at least two seconds, so that even
+// limit is the time limit of a request. Its connection may go silent while
+// heartbeats succeed on others. The limit is at least two seconds, so that even
 // sessions with a short timeout can wait for a lock in the store.
 func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.Second) }
 
@@ -135,7 +136,7 @@ func (s *Session) within(limit time.Duration, request func(context.Context) erro
 	ctx, cancel := context.WithTimeout(s.life, limit)
 	defer cancel()
 	err := request(ctx)
-	if errors.Is(err, driver.ErrSessionEnded) { // Beat knows best why
+	if errors.Is(err, driver.ErrSessionEnded) { // Beat returns the exact reason
 		if _, why := s.store.Beat(ctx); errors.Is(why, driver.ErrSessionEnded) {
 			err = why
 		}
@@ -143,7 +144,7 @@ func (s *Session) within(limit time.Duration, request func(context.Context) erro
 	return s.endIfGone(err)
 }
 
-// endIfGone ends the session if the store's answer is that it does not have it.
+// endIfGone ends the session if err says that the store does not have it.
 func (s *Session) endIfGone(err error) error {
 	if errors.Is(err, driver.ErrSessionEnded) {
 		s.lease.End(err)
@@ -186,10 +187,10 @@ func (g *group) Close() {
 	g.all.Wait()
 }
 
-// call runs f for a caller, which may leave when ctx ends. In that case f goes
-// on, because nobody would know what an interrupted request has done, and
-// because a client library closes the connection of such a request. When f has
-// ended, late gets its result.
+// call runs f for a caller. If ctx ends first, call returns, but f goes on,
+// because nobody would know what an interrupted request has done, and because
+// client libraries close the connection of an interrupted request. The result
+// of f is then passed to late.
 func call[T any](ctx context.Context, s *Session, f func() (T, error), late func(T, error)) (v T, err error) {
 	if err := s.enter(ctx); err != nil {
 		return v, err
@@ -242,8 +243,8 @@ func (s *Session) enter(ctx context.Context) error {
 	}
 }
 
-// admit waits for room in the store. A request would hold its slot meanwhile,
-// even if its caller has left.
+// admit waits for room in the store. If the request itself waited for room, it
+// would keep its slot even after its caller gave up.
 func (s *Session) admit(ctx context.Context) error {
 	if s.admitter == nil {
 		return nil
@@ -258,7 +259,7 @@ func (s *Session) admit(ctx context.Context) error {
 	return err
 }
 
-// drop is for call, if nothing is to be done with a late result.
+// drop is passed to call as late if a late result needs no clean-up.
 func drop[T any](T, error) {}
 
 // List implements driver.Session.
@@ -273,7 +274,6 @@ func (s *Session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	return contenders(now.Nodes), nil
 }
 
-// change makes a change for a caller.
 func (s *Session) change(ctx context.Context, what string, c Change, f func() (Result, error)) (Result, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(c.Queue)); err != nil {
 		return Result{}, s.explain(what, c.Queue, err)
@@ -282,7 +282,7 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func() (R
 	return r, s.explain(what, c.Queue, err)
 }
 
-// do sends a change. If the answer shows the queue, it tells the watches.
+// do sends a change. If the answer shows the queue, do tells the watches.
 func (s *Session) do(c Change) (r Result, err error) {
 	defer s.stop(s.notices.record(c.Queue))
 	a := s.asking(Query{Queue: c.Queue})
@@ -299,9 +299,9 @@ func (s *Session) do(c Change) (r Result, err error) {
 	return r, err
 }
 
-// confirmGone returns err, the answer that the session's own node is gone, unless
-// the queue has it: a change that waits for the renaming of a node may look for
-// the old name and find nothing. A holder must not take that for a loss.
+// confirmGone returns err, which says that the session's own node is gone,
+// unless the node is in the queue. A store may not find a node while it renames
+// it, which a holder must not take for the loss of its lock.
 func (s *Session) confirmGone(c Change, err error) error {
 	now, failed := s.read(Query{Queue: c.Queue})
 	if failed != nil {
@@ -322,7 +322,7 @@ func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why 
 		r, err := s.do(c)
 		if unknownOutcome(err) {
 			if r, err = s.do(c); errors.Is(err, driver.ErrGone) {
-				err = nil // the first one has removed it
+				err = nil // the first Delete has removed the node
 			}
 		}
 		if err == nil {
@@ -356,9 +356,9 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return now, nil
 }
 
-// left tells the session's own watches of a node that it has removed or renamed.
-// Those behind a released node wait for the store to say so, unless the answer
-// has shown the queue.
+// left tells the session's own watches that it has removed or renamed a node.
+// If the node was released, the watches of nodes behind it wait for the store's
+// announcement, unless the answer has shown the queue.
 func (s *Session) left(c Change, r Result) {
 	was := r.Place
 	if was.Name == "" {
@@ -391,7 +391,7 @@ func (s *Session) Store() Store { return s.store }
 const closeWithin = 2 * time.Second
 
 // Close implements driver.Session. It ends the lease first and then the session
-// in the store, even if the lease has run out before.
+// in the store, even if the lease had already run out.
 func (s *Session) Close() error {
 	s.lease.End(fmt.Errorf("%s: closed", s.config.Name))
 	s.group.Close()

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// A caller that leaves must not interrupt a request, because a client library
-// closes the connection of such a request, and nobody knows what it has done.
+// If ctx ends, the call returns, but its request goes on, because a client library
+// would close the connection, and nobody would know what the request has done.
 func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 	for name, leave := range map[string]func(*Session, context.Context) error{
 		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
@@ -118,9 +118,9 @@ func TestTheRemovalOfALateNodeKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// At most Requests requests run for callers, so that heartbeats find a free
-// connection. The wait for a turn does not count towards a request's time
-// limit, and a caller that leaves meanwhile sends nothing.
+// No more than Config.Requests requests run for callers at a time, so that
+// heartbeats find a free connection. A caller's wait for a slot does not count
+// towards its request's time limit. If its ctx ends first, no request is sent.
 func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -223,8 +223,7 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 	})
 }
 
-// An answer that says that the store has no such session is a loss, whichever
-// request it answers.
+// If the store answers any request with ErrSessionEnded, the session ends.
 func TestAnAnswerThatTheSessionIsGoneEndsIt(t *testing.T) {
 	for what, ask := range map[string]func(*Session){
 		"create": func(s *Session) { _, _ = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-W-"}) },
@@ -252,7 +251,7 @@ func TestAnAnswerThatTheSessionIsGoneEndsIt(t *testing.T) {
 	}
 }
 
-// If the store is slow to answer, Connect must fail with a temporary error.
+// If the store is slow to answer, the error of Connect must be a temporary one.
 func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -285,7 +284,7 @@ func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
 	})
 }
 
-// graceful is a fake in which sessions cannot begin yet.
+// graceful is a fake whose sessions cannot begin before a given time.
 type graceful struct {
 	*fake
 	until time.Time
@@ -312,7 +311,7 @@ func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// Many calls may be under way on a connection that breaks.
+// Many calls may be in flight on a connection when it breaks.
 func TestLostRepliesAreCleanedUpTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &canceller{fake: newFake()}
@@ -376,8 +375,8 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	assert.Equal(t, 3, f.count("delete"))
 }
 
-// Otherwise, a node whose release meets a password that is being replaced would
-// stay until the session ends.
+// If the error were permanent, the caller would not retry a release while a
+// password is being replaced, and the node would stay until the session ends.
 func TestAfterTheSessionHasBegunAPasswordThatIsRefusedMayBeReplaced(t *testing.T) {
 	f := newFake()
 	s := connect(t, f, time.Hour)
@@ -395,7 +394,7 @@ func TestAfterTheSessionHasBegunAPasswordThatIsRefusedMayBeReplaced(t *testing.T
 	require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
 }
 
-// A store may answer that a node is gone although it was only renamed.
+// A store may answer that a node is gone although it was only being renamed.
 func TestANodeThatIsThereIsNotGone(t *testing.T) {
 	f := newFake()
 	s := connect(t, inspected{f}, time.Minute)
@@ -417,11 +416,11 @@ func TestANodeThatIsThereIsNotGone(t *testing.T) {
 		assert.NotErrorIs(t, err, driver.ErrGone, what)
 		require.NoError(t, changes[what](), what)
 	}
-	require.NoError(t, changes["delete"]()) // which repeats the request
+	require.NoError(t, changes["delete"]()) // Delete itself repeats the request
 	assert.Empty(t, f.nodes("q"))
 }
 
-// A session ends dead sessions although one of its own connections is silent.
+// A session ends expired sessions even if one of its own connections is silent.
 func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -442,8 +441,8 @@ func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// Heartbeats of a session with a long timeout are minutes apart. A heartbeat may
-// also have seen only a later deadline than that of the dead session.
+// With a long timeout, heartbeats are minutes apart. The latest heartbeat may
+// also have reported only a later deadline than that of the dead session.
 func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -458,7 +457,7 @@ func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, f.lateBy(t), 2*time.Second)
 	})
-	synctest.Test(t, func(t *testing.T) { // heartbeats end sessions
+	synctest.Test(t, func(t *testing.T) { // a store that ends expired sessions in Beat
 		f := newFake()
 		s := connect(t, f, time.Hour)
 		join(t, s, "q")

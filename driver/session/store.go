@@ -10,20 +10,20 @@ import (
 // Store is the store as one session sees it. The driver makes a Store for each
 // session, with an ID that is unique in the store.
 //
-// All methods are safe for concurrent use, except that nothing runs beside
-// Begin. Each ctx has a deadline and ends with the session. A caller's context
-// never reaches the store: a request that was sent is answered, or runs into
-// its time limit.
+// All methods are safe for concurrent use, except Begin, during which no other
+// method runs. Each ctx has a deadline and ends with the session. A caller's
+// ctx is never passed to the store, so a request is answered or exceeds its
+// time limit.
 //
 // An error matches driver.ErrUnavailable if a retry may succeed, or comes from
 // [Login] if it may succeed once somebody has replaced a password. It matches
-// driver.ErrSessionEnded if the store does not have the session, and the session
-// then ends. If a change was not made, and never will be, the error matches
-// driver.ErrGone or driver.ErrStale or comes from [Refused]. After any other
-// error of Do, the outcome counts as unknown.
+// driver.ErrSessionEnded if the store does not have the session, and the
+// session then ends. If a change was not made, and never will be, the error
+// matches driver.ErrGone or driver.ErrStale or comes from [Refused]. After any
+// other error of Do, the outcome counts as unknown.
 //
-// A Store that wraps another one has a method Unwrap() Store. Then the interfaces
-// below that the other one lacks are not used.
+// A Store that wraps another one has a method Unwrap() Store. Of the interfaces
+// below, the session then uses only those that both implement.
 type Store interface {
 	// Begin adds the session. Its deadline is one session timeout from now by
 	// the clock of the store. If the store has lost data, or may have, Begin may
@@ -31,10 +31,10 @@ type Store interface {
 	Begin(ctx context.Context, timeout time.Duration) (Begun, error)
 	// Beat moves the deadline to one session timeout from now. It must not wait
 	// for other changes. It returns the time until the next deadline of any
-	// session, or zero if the store does not know it: an [Expirer] then searches
-	// after each heartbeat. Any other store ends expired sessions in Beat. If the
-	// session has ended because the store may have lost data, the error of Beat
-	// matches driver.ErrLostData.
+	// session, or zero if the store does not know that time. In that case an
+	// [Expirer] is called after each heartbeat. A store that is no Expirer ends
+	// expired sessions in Beat. If the session has ended because the store may
+	// have lost data, the error of Beat matches driver.ErrLostData.
 	Beat(ctx context.Context) (next time.Duration, err error)
 	// End removes the session, with its nodes. If a change of the session
 	// reaches the store later, it changes nothing. End also closes the store's
@@ -54,8 +54,8 @@ type Store interface {
 
 // Begun is the result of [Store.Begin].
 type Begun struct {
-	Wait       time.Duration // until the next call of Begin; zero if the session has begun
-	Rest       time.Duration // until a session can begin
+	Wait       time.Duration // how long until the next call of Begin; zero if the session has begun
+	Rest       time.Duration // how long until a session can begin, for messages
 	Generation string        // see driver.SessionInfo
 	Told       bool          // whether the driver has logged the reason for waiting
 }
@@ -87,10 +87,10 @@ const (
 type Change struct {
 	Kind   Kind
 	Queue  string
-	Place  driver.Place // all but Create
-	Prefix string       // Create, Replace
-	Data   []byte       // Create, SetValue; the store may keep it
-	Cause  driver.Cause // Delete
+	Place  driver.Place // of all kinds but Create
+	Prefix string       // of Create and Replace
+	Data   []byte       // of Create and SetValue; the store may keep it
+	Cause  driver.Cause // of Delete
 	// Number identifies a Create in the session. Numbers rise from 1.
 	Number int64
 	// Predecessor is driver.NodeSpec.Predecessor of a Create. The store may
@@ -103,13 +103,13 @@ type Result struct {
 	// Place is the new node of a Create, or the node of a Delete or a Replace
 	// as it was before, under the name that it had.
 	Place   driver.Place
-	Created time.Time // by the store's clock, of a Create
-	// Snapshot is the queue right after a Create, or right after any change if
-	// Version is set: watches of the session's own then need no look after the
-	// change. Nodes is nil if unknown.
+	Created time.Time // when Create made the node, by the store's clock
+	// Snapshot is the queue right after a Create or, if Version is set, after
+	// any change. With it, the session need not look at the queue to update its
+	// own watches. Nodes is nil if unknown.
 	Snapshot
-	// Announced is the name of the node ahead whose removal the store announces
-	// from before the Create on, or [Every]. It is empty if there is none.
+	// Announced is the name of a node ahead whose removal the store announces,
+	// and did before the Create, or [Every]. It is empty if there is none.
 	Announced string
 }
 
@@ -119,11 +119,11 @@ const Every = "*"
 // Node is a node in the store.
 type Node struct {
 	Name string
-	// Token is the token of the session's own node. That of other nodes may be
-	// zero, and has to be without the Owner.
+	// Token is the token of the session's own node. For other nodes it may be
+	// zero, and must be zero if Owner is not set.
 	Token int64
-	// Proof is a text that nobody can know who may not read the node, such as a
-	// hash of its data. See [Host.Gone]. It is empty in stores without notices.
+	// Proof is a text known only to those who may read the node, such as a hash
+	// of its data. See [Host.Gone]. It is empty in stores without notices.
 	Proof string
 	Owner string // see Inspector
 	Data  []byte // see Inspector
@@ -132,23 +132,23 @@ type Node struct {
 // Query asks for a queue.
 type Query struct {
 	Queue string
-	// Names are the nodes that matter, or nil for all. A store that counts
-	// versions returns all nodes nevertheless.
+	// Names are the nodes that the session needs, or nil for all. A store that
+	// counts versions returns all nodes in either case.
 	Names []string
-	// Own is the session's own node, one of Names, if these are the nodes of a
-	// single watch.
+	// Own is the session's own node, one of Names. It is set only if Names are
+	// the nodes of a single watch.
 	Own string
 	// Await is a node ahead of Own for whose removal Look waits, for some
 	// milliseconds at most. It is empty unless Config.Awaits is set.
 	Await string
-	// Known is the version that the session has, or zero.
+	// Known is the latest version that the session knows, or zero.
 	Known int64
 }
 
 // Snapshot is a queue at one instant.
 type Snapshot struct {
-	// Nodes holds the nodes in any order, also those of other programs. They
-	// may be missing if Same is true.
+	// Nodes holds the nodes in any order, including those of other programs. It
+	// may be empty if Same is true.
 	Nodes []Node
 	// Version is new after each change of the queue's nodes. It is zero if the
 	// store counts no versions.
@@ -160,14 +160,15 @@ type Snapshot struct {
 	Released   string
 	Value      []byte // see Inspector
 	ValueToken int64  // of the node that has set the Value
-	// Pause is for how long polls are of no use, because the session's nodes wait
-	// behind others and a call of Host.Look tells when their turn has come.
+	// Pause is how long the session need not poll, because its nodes wait
+	// behind others, and the store calls Host.Look when it is their turn.
 	Pause time.Duration
 }
 
-// Starter is a [Store] that calls the session, for example [Host.Look].
+// Starter is a [Store] that calls methods of its session, such as [Host.Look].
 type Starter interface {
-	// Start passes the host. It is called before Begin.
+	// Start passes the methods that the store may call. It is called before
+	// Begin.
 	Start(h Host)
 }
 
@@ -177,9 +178,9 @@ type Notifier interface {
 	Store
 	Starter
 	// Subscribe makes the store announce the removal of the nodes in q.Names,
-	// or each change of the queue if they are nil, and then looks at the queue.
-	// If they are nil, and each change was announced before the call, it may
-	// return the zero Snapshot instead.
+	// or each change of the queue if q.Names is nil. Then it reads the queue,
+	// as Look does. If the store already announced each change before the call,
+	// Subscribe may return the zero Snapshot for a nil q.Names.
 	Subscribe(ctx context.Context, q Query) (Snapshot, error)
 	// Listening reports whether announcements arrive at present, for nodes of
 	// the queue or, if whole is true, for each change of it. If not, the session
@@ -187,24 +188,25 @@ type Notifier interface {
 	Listening(queue string, whole bool) bool
 }
 
-// Admitter is a [Store] that at times has no room for the requests of callers.
+// Admitter is a [Store] that sometimes has no room for the requests of callers.
 type Admitter interface {
-	// Admit waits until there is room for a request of a caller, which is sent
-	// only then. Its ctx ends with that of the caller.
+	// Admit waits until there is room for a caller's request. The session sends
+	// the request after that. Admit's ctx ends with the caller's.
 	Admit(ctx context.Context) error
 }
 
-// Expirer is a [Store] that ends expired sessions by a request of its own, or
-// whose server ends them, so that Expire does nothing.
+// Expirer is a [Store] that ends expired sessions by a separate request. If its
+// server ends them by itself, Expire does nothing.
 type Expirer interface {
-	// Expire ends sessions whose deadlines have passed. If it returns true, it is
-	// called again at once, because there may be more. It leaves alone a session
-	// whose heartbeat has come in the meantime.
+	// Expire ends sessions whose deadlines have passed. If it returns true, it
+	// is called again at once, because there may be more. It must spare a
+	// session whose heartbeat has arrived in the meantime.
 	Expire(ctx context.Context) (more bool, err error)
 }
 
-// Inspector is a [Store] for people who look and operate, and for values. If it
-// is no [Reader], its Look tells the owner and data of each node, and the value.
+// Inspector is a [Store] that supports the methods of driver.Inspector. If it
+// is no [Reader], its Look returns the owner and data of each node, and the
+// value.
 type Inspector interface {
 	// Walk returns the queues that have nodes, at least those at and below the
 	// prefix, in any order. It may return a queue twice, and take many requests.
@@ -212,7 +214,7 @@ type Inspector interface {
 	Walk(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Reader is an [Inspector] with requests for what Look does not tell. The
+// Reader is an [Inspector] with requests for what its Look does not return. The
 // methods are those of driver.Inspector.
 type Reader interface {
 	Inspector

@@ -57,7 +57,7 @@ func has(nodes []Node, p driver.Place) bool {
 	return slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == p.Name && (p.Token == 0 || n.Token == p.Token) })
 }
 
-// prove tells the watches what a notice of a node's release must carry.
+// prove sets the Proof that a notice of a node's release must carry.
 func (s *Session) prove(queue string, nodes []Node, names ...string) {
 	for _, n := range nodes {
 		if n.Proof != "" && slices.Contains(names, n.Name) {
@@ -67,7 +67,7 @@ func (s *Session) prove(queue string, nodes []Node, names ...string) {
 }
 
 // watchQueue arms a watch that ends when the version of the queue changes. In a
-// store without versions it ends with the first notice or look.
+// store without versions it ends with the next notice or look at the queue.
 func (s *Session) watchQueue(queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	now, err := s.subscribe(Query{Queue: queue})
@@ -84,21 +84,21 @@ func (s *Session) watchQueue(queue string) (driver.Watch, error) {
 	return w, nil
 }
 
-// notices passes on what the store announces. It records the notices that
-// arrive while a change is under way, for the watch that a Create arms.
+// notices passes on what the store announces. While a change is in flight, it
+// also records the notices, for the watch that a Create arms afterwards.
 type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
-	losses int            // how often notices may have been lost
-	stale  map[string]int // watched queues not looked at since a loss, with the number of that loss
+	losses int            // how many times notices may have been lost
+	stale  map[string]int // watched queues not looked at since notices were lost, with the value of losses then
 }
 
-// arming is a change that is under way.
+// arming holds the notices that arrive while a change is in flight.
 type arming struct {
 	queue string
 	gone  []notice
-	shown []Snapshot // by Host.Noticed
-	lost  bool       // notices may have been lost meanwhile
+	shown []Snapshot // passed to Host.Noticed
+	lost  bool       // whether notices may have been lost
 }
 
 type notice struct {
@@ -115,7 +115,7 @@ func (n *notices) record(queue string) *arming {
 	return a
 }
 
-// stop ends the recording, after the watches were told the answer.
+// stop ends the recording, after the watches were told the store's answer.
 func (s *Session) stop(a *arming) {
 	s.notices.mu.Lock()
 	delete(s.notices.arming, a)
@@ -153,15 +153,15 @@ func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nod
 	return w, true
 }
 
-// Host is what a session offers its [Starter]. Its methods do not block. They
-// may be called at any time after Start.
+// Host has the methods of a session that its [Starter] may call. They do not
+// block, and may be called at any time after Start.
 type Host struct{ s *Session }
 
-// Gone tells the session that a node was removed or renamed, in the order of the
-// removals in its queue. A waiter takes the lock at once if why is
-// driver.Released and proof is the [Node.Proof] of that node, which this
-// session has read before. Otherwise it looks at the queue. So nobody hands a
-// lock on who can only send notices. Gone needs no call of Changed beside it.
+// Gone tells the session that a node was removed or renamed. Calls for the same
+// queue are in the order of the removals. A waiter takes the lock at once if
+// why is driver.Released and proof is the [Node.Proof] of that node, which this
+// session has read before. Otherwise the waiter looks at the queue, so that
+// nobody who can only send notices can hand over a lock. Gone includes Changed.
 func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}
@@ -169,7 +169,7 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	notices.mu.Lock()
 	defer notices.mu.Unlock()
 	if notices.stale[queue] != 0 {
-		// The waiter's own node may have gone before, without a notice.
+		// The waiter's own node may be gone as well, if its notice was lost.
 		n.why = driver.Changed
 	}
 	for a := range notices.arming {
@@ -184,8 +184,9 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 // that one was added. It ends only the watches of the whole queue.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
-// Noticed tells the session what a notice shows of a queue. It need not be true:
-// if a watched node is not among the nodes, the session looks at the queue.
+// Noticed tells the session the nodes of a queue according to a notice, which
+// need not be right. If a watched node is missing, the session looks at the
+// queue.
 func (h Host) Noticed(queue string, now Snapshot) {
 	s := h.s
 	s.watches.Changed(queue)
@@ -194,7 +195,7 @@ func (h Host) Noticed(queue string, now Snapshot) {
 	recorded := false
 	for a := range s.notices.arming {
 		if a.queue == queue {
-			a.shown, recorded = append(a.shown, now), true // an answer may make it needless
+			a.shown, recorded = append(a.shown, now), true // an answer may make a look needless
 		}
 	}
 	if !recorded {
@@ -209,9 +210,9 @@ func (h Host) Watched(queue string) bool { return h.s.watches.Has(queue) }
 // not say what has changed.
 func (h Host) Look() { h.s.looks.now(h.s.watches.Queues()...) }
 
-// Lost tells the session that notices may have been lost, and so it looks at its
-// queues. The store calls it when notices cease to arrive, and again before it
-// passes on the first one that has arrived after that.
+// Lost tells the session that notices may have been lost, so that it looks at
+// its queues. The store calls Lost when notices cease to arrive, and again when
+// they resume, before it passes on the first of them.
 func (h Host) Lost() {
 	n := &h.s.notices
 	n.mu.Lock()
@@ -219,7 +220,7 @@ func (h Host) Lost() {
 	for a := range n.arming {
 		a.lost = true
 	}
-	clear(n.stale) // the rest have no watches any more
+	clear(n.stale) // queues without watches need no entry
 	for _, queue := range h.s.watches.Queues() {
 		n.stale[queue] = n.losses
 	}
@@ -233,7 +234,7 @@ func (h Host) Go(f func(ctx context.Context)) {
 	h.s.group.Go(func() { f(h.s.life) })
 }
 
-// looked is called after a look that began after the given number of losses.
+// looked is called after a look at the queue. losses is n.losses when it began.
 func (n *notices) looked(queue string, losses int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,8 +29,8 @@ func received(w driver.Watch) (got string) {
 	}
 }
 
-// waiting returns a store that announces removals, with a holder and a waiter of
-// one session.
+// waiting returns a store that announces removals, and a session with two
+// nodes, a holder's and a waiter's.
 func waiting(t *testing.T) (f notifier, s *Session, holder, waiter driver.Joined) {
 	f = newNotifier()
 	s = connect(t, f, time.Minute)
@@ -51,7 +51,7 @@ func TestANoticeWithTheProofHandsTheLockOnWithoutARequest(t *testing.T) {
 	})
 }
 
-// Others than the store may send notices.
+// Not only the store can send notices. Nobody else knows the proof.
 func TestANoticeWithoutTheProofOnlyMakesTheWaiterLook(t *testing.T) {
 	for _, proof := range []string{"", "guess"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestANoticeWithoutTheProofOnlyMakesTheWaiterLook(t *testing.T) {
 	}
 }
 
-// If notices were lost, the waiter's own node may be gone.
+// The lost notices may have been about the waiter's own node.
 func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, holder, waiter := waiting(t)
@@ -72,7 +72,7 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 		assert.Equal(t, "ended", received(waiter.Watch))
 		require.NoError(t, s.Err())
 	})
-	synctest.Test(t, func(t *testing.T) { // after a look at the queue, notices count again
+	synctest.Test(t, func(t *testing.T) { // after a look at the queue, a notice is enough again
 		f, _, holder, waiter := waiting(t)
 		f.host.Lost()
 		assert.Empty(t, received(waiter.Watch))
@@ -121,7 +121,7 @@ func TestALossBeforeTheFirstCreateIsNotForgotten(t *testing.T) {
 	})
 }
 
-// The answer for one watch says nothing about the own nodes of others.
+// The answer for one watch says nothing about the own nodes of other watches.
 func TestALossIsNotOverWithAnAnswerAboutSomeNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := partial{newNotifier()}
@@ -177,7 +177,7 @@ func TestALookAfterALossFindsWhatWasMissed(t *testing.T) {
 	})
 }
 
-// A notice may arrive before the answer to the Create whose watch it is for.
+// A notice may arrive before the answer to the Create that arms the watch.
 func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -217,7 +217,7 @@ func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
 	}
 }
 
-// A connection may be silent, so that a notice is lost without a trace.
+// If a connection falls silent, notices are lost without an error.
 func TestANoticeThatNeverComesIsNoticedWithinTheSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _, waiter := waiting(t)
@@ -264,7 +264,7 @@ func TestASessionWithoutNoticesPollsAndSubscribesAgain(t *testing.T) {
 
 func TestALookSaysThatANodeWasReleased(t *testing.T) {
 	for why, want := range map[driver.Cause]string{driver.Released: "released ", driver.Changed: "ended"} {
-		for _, waits := range []time.Duration{0, time.Second} { // until after the first look
+		for _, waits := range []time.Duration{0, time.Second} { // release before the first look, or after it
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := connect(t, f, time.Minute)
@@ -303,8 +303,8 @@ func TestOneLookServesAllWatchesAndLooksBecomeRarer(t *testing.T) {
 	}
 }
 
-// A look at some queues, or at those that nobody watches any more, is not the
-// look at all.
+// A look at single queues, or at queues without watches, must not postpone the
+// next look at all queues.
 func TestLooksThatTheStoreCallsForPostponeNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _, waiter := waiting(t)
@@ -363,8 +363,8 @@ func TestAWatchOfANodeThatIsGoneHasEnded(t *testing.T) {
 	assert.Zero(t, s.watches.Len())
 }
 
-// Nobody knows whether a node that was released before the first look was one
-// that the waiter waits for.
+// If a node was released before the first look, nobody knows whether the waiter
+// waited for it.
 func TestANodeReleasedBeforeTheFirstLookIsNotReported(t *testing.T) {
 	now := Snapshot{Version: 2, Released: "a-W-0000000001"}
 	assert.Zero(t, releasedSince(Snapshot{}, now))
@@ -434,7 +434,7 @@ func TestTheStoreAwaitsTheNodeAheadIfItsTurnIsNear(t *testing.T) {
 		assert.Equal(t, driver.Released, <-w.C)
 		assert.Equal(t, []int{1, 5}, []int{f.count("look"), f.count("await")})
 		w.Stop()
-		other := f.queues["q"][0] // is watched by its name alone, as by an observer
+		other := f.queues["q"][0] // watched by name alone, as by an observer
 		_, err = s.Watch(t.Context(), "q", driver.Place{Node: driver.Node{Name: other.Name, Seq: other.Token}})
 		require.NoError(t, err)
 		time.Sleep(time.Second)

@@ -60,7 +60,7 @@ func (w *watch) names() []string {
 	return names
 }
 
-// open returns the names of the nodes that it still waits for.
+// open returns the names of the nodes that the watch still waits for.
 func (w *watch) open() []string {
 	if w.released {
 		return []string{w.own.Name}
@@ -230,8 +230,8 @@ func (s *Set) Names(queue string) []string {
 }
 
 // Next returns the first node for which a watch of the queue waits, and the own
-// node of that watch, unless the watch is by name alone. They are zero if all
-// watches are just for own nodes.
+// node of that watch, which is zero if the watch was armed without a token.
+// Both are zero if no watch waits for a node other than its own.
 func (s *Set) Next(queue string) (own, ahead driver.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +252,7 @@ func (s *Set) Next(queue string) (own, ahead driver.Node) {
 // Mark is a moment, as returned by [Set.Mark].
 type Mark int64
 
-// Mark returns the moment before a list, for [Set.Compare].
+// Mark returns the current moment, before a list that goes to [Set.Compare].
 func (s *Set) Mark() Mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,9 +339,9 @@ func (s *Set) Prove(queue, name, proof string) {
 	}
 }
 
-// Announced is like [Set.Gone], for a store in which others than the store may
-// send notices. If why is Released and the proof is not the one set by
-// [Set.Prove], the watches of the node end, so that the caller lists the queue.
+// Announced is like [Set.Gone], for stores where not only the store can send
+// notices. If why is Released and the proof is not the one set by [Set.Prove],
+// the watches of the node end, so that the caller lists the queue.
 func (s *Set) Announced(queue string, n driver.Node, why driver.Cause, proof string) {
 	s.mu.Lock()
 	of := s.queues[queue][n.Name]
@@ -353,9 +353,9 @@ func (s *Set) Announced(queue string, n driver.Node, why driver.Cause, proof str
 }
 
 // Left tells the set that the session has removed or renamed its own node, and
-// that the store will announce it. It ends the watches of the whole queue and
+// that the store will announce this. It ends the watches of the whole queue and
 // those that have the node as their own. The watches that have it ahead wait
-// for the notice, which may say that it was released.
+// for the notice, which may say that the node was released.
 func (s *Set) Left(queue string, n driver.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
