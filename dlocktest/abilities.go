@@ -78,8 +78,9 @@ var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) er
 	},
 }
 
-// trials maps each other ability to a function that tests it with two sessions. If
-// drivers may use the ability only sometimes, the function tries several times.
+// trials maps each ability that is no method of driver.Inspector to a function
+// that tests it with two sessions. The function tries several times if drivers may
+// use the ability only sometimes.
 var trials = map[need]func(c *check, a, b session) bool{
 	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)

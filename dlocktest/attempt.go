@@ -84,7 +84,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		// heal may call t.Fatal, which exits only the goroutine that calls it.
+		// Each on its own goroutine, which exits if heal calls t.Fatal.
 		wg.Go(heal)
 	}
 	wg.Wait()

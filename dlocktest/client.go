@@ -75,9 +75,9 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// giveUp calls Lock and RLock n times. The ctx of each call ends while the call
-// creates its node, which usually takes the given time, or, in every second
-// call, while it waits for the lock.
+// giveUp calls Lock and RLock n times. In every second call, ctx ends while the
+// call waits for the lock. In the others it ends while the call creates its
+// node, which usually takes the given time.
 func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
 	m := cl.RWMutex(lockName)
 	for i := range n {
@@ -98,7 +98,7 @@ func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) 
 	}
 }
 
-// idleLockIsFree checks that nothing of earlier calls holds the lock.
+// idleLockIsFree checks that earlier calls have left no node that blocks the lock.
 func (c *check) idleLockIsFree(s session) {
 	c.unlock(c.granted(background(c.client().lock), "after all other calls had ended"))
 	c.queued(s, 0)

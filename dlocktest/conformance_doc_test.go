@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// brokenDrivers lists the sabotages by rule, each with cases that catch it.
+// brokenDrivers lists the sabotages by rule, each with the cases that catch it.
 const brokenDrivers = "testdata/broken-drivers.txt"
 
 // tries is how often a listed case may run before the test reports that it
@@ -20,15 +20,15 @@ const brokenDrivers = "testdata/broken-drivers.txt"
 const tries = 5
 
 // TestEverySabotageIsSeen runs the kit on each broken driver, with the cases
-// that the file brokenDrivers names for it. To find cases for a sabotage,
-// delete those that it has.
+// that the file brokenDrivers lists for it. To have the test search for the
+// cases of a sabotage, delete those that the file lists.
 func TestEverySabotageIsSeen(t *testing.T) {
 	listed := read(t, brokenDrivers)
 	cases := parseLists(listed)
 	if want := lists(cases); listed != want {
 		t.Errorf("%s should be:\n%s", brokenDrivers, want)
 	}
-	// The children mostly wait for sessions to time out.
+	// Many at a time, because the children mostly wait for sessions to time out.
 	slots, outs := make(chan struct{}, 16), make(map[string]chan string)
 	each(func(r rule, s sabotage) {
 		out := make(chan string, 1)
@@ -124,8 +124,8 @@ func parseLists(listed string) map[string][]string {
 	return cases
 }
 
-// TestThePageNamesSabotages checks the table of conformance.md: it has every
-// rule, in order, and each mistake in it is a sabotage of that rule.
+// TestThePageNamesSabotages checks that the table of conformance.md has every
+// rule, in order, and that each mistake in it is a sabotage of that rule.
 func TestThePageNamesSabotages(t *testing.T) {
 	rows := regexp.MustCompile(`(?m)^\| ([a-z].*) \| (.*) \|$`).FindAllStringSubmatch(read(t, "../docs/contribute/conformance.md"), -1)
 	if len(rows) != len(rules) {

@@ -102,9 +102,8 @@ func (c *check) goneWithQueue(s session, places ...driver.Place) {
 	eventuallyHolds(c, s, "q", "the queue that was removed")
 }
 
-// createNamesakes makes a node reuse the name of an old node, if the store
-// reuses names at all. It creates a node with the same prefix in each of two
-// sessions.
+// createNamesakes creates a node in each of two sessions, with the same prefix.
+// If the store reuses names, one of the nodes gets the name of the old node.
 func createNamesakes(c *check, own, other session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })

@@ -19,33 +19,33 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session is a correct one, except for what a plant has changed: some
-// of its methods have a handler, and some functions are replaced.
+// A faulty session is a correct one, except for what a plant has changed: a
+// plant adds handlers for methods, and replaces some of the functions below.
 type faulty struct {
 	base
 	store    *memdriver.Store
 	handlers map[faults.Op]handler
 
-	// These replace the methods of the same names, unless they are nil.
+	// Unless nil, these replace the methods of the same names.
 	err       func() error
 	done      <-chan struct{}
 	describe  func(*driver.SessionInfo)
 	heartbeat func(f func(left, term time.Duration)) bool
 	check     func(ctx context.Context, st store) ([]driver.Finding, error)
-	bare      bool // has no methods of driver.Inspector
+	bare      bool // whether to hide the methods of driver.Inspector
 
-	// These are told of what the kit does to the session.
-	connected func(ctx context.Context)                  // of its Connect
-	cut       func(now bool)                             // from the store, or back to it
-	reset     func()                                     // its connection
-	silenced  func()                                     // the notices of the store
-	expiring  func()                                     // before the store ends it
-	paused    func(d time.Duration)                      // its process
-	losing    func(grace *time.Duration) (survives bool) // with the data of its store
-	restored  func()                                     // after that
-	// lose loses a request or a reply itself, unless it returns false.
+	// These are called when the kit does something to the session.
+	connected func(ctx context.Context)                  // it has connected
+	cut       func(now bool)                             // it is cut off from the store, if now is true, or the cut has healed
+	reset     func()                                     // its connection is reset
+	silenced  func()                                     // the store's notices to it are lost from now on
+	expiring  func()                                     // the store is about to end it
+	paused    func(d time.Duration)                      // its process was paused
+	losing    func(grace *time.Duration) (survives bool) // the store loses its data
+	restored  func()                                     // after losing
+	// lose loses a request or a reply. If it returns false, the store does so.
 	lose func(op faults.Op, committed bool) (done bool)
-	// hold delays a request itself, unless it is nil.
+	// hold delays a request. If it is nil, the store does so.
 	hold func() (arrive func())
 }
 
@@ -67,8 +67,8 @@ func newFaulty(s base, st *memdriver.Store) *faulty {
 	}
 }
 
-// faultyOf returns s if it is faulty, and otherwise a session that can be told
-// everything and does nothing.
+// faultyOf returns s if it is faulty. Otherwise it returns a faulty session
+// whose functions do nothing, so that callers need not distinguish the two.
 func faultyOf(s driver.Session) *faulty {
 	if f, ok := s.(*faulty); ok {
 		return f
@@ -76,8 +76,8 @@ func faultyOf(s driver.Session) *faulty {
 	return newFaulty(nil, nil)
 }
 
-// A request is a call of a method: its arguments and its results, of which each
-// method has some.
+// A request is a call of a method, with its arguments and results. Each method
+// uses some of the fields.
 type request struct {
 	s      *faulty
 	ctx    context.Context
@@ -100,10 +100,10 @@ type request struct {
 	err    error
 }
 
-// A handler handles a request. Calling send carries it out correctly.
+// A handler handles a request. It may call send to carry it out correctly.
 type handler func(r *request, send func())
 
-// on adds a handler. It comes before those that were added earlier.
+// on adds a handler, which runs before the handlers that were added earlier.
 func (s *faulty) on(op faults.Op, h handler) {
 	next := s.handlers[op]
 	s.handlers[op] = h
@@ -114,7 +114,7 @@ func (s *faulty) on(op faults.Op, h handler) {
 
 func on(op faults.Op, h handler) plant { return func(s *faulty) { s.on(op, h) } }
 
-// after returns a plant that changes the results of a method.
+// after returns a plant that changes the results of a method with change.
 func after(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.after(op, change) }
 }
@@ -127,7 +127,7 @@ func (s *faulty) after(op faults.Op, change func(r *request)) {
 	})
 }
 
-// before returns a plant that changes the arguments of a method.
+// before returns a plant that changes the arguments of a method with change.
 func before(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.before(op, change) }
 }
@@ -139,8 +139,8 @@ func (s *faulty) before(op faults.Op, change func(r *request)) {
 	})
 }
 
-// refuses returns a plant that returns an error in place of carrying out some
-// requests.
+// refuses returns a plant that fails some requests for op with err, without
+// carrying them out.
 func refuses(op faults.Op, err error, which func(r *request) bool) plant {
 	return on(op, func(r *request, send func()) {
 		if which(r) {
@@ -186,7 +186,7 @@ func unknowing(s *faulty) {
 	})
 }
 
-// inStore returns the T that all sessions of a store have in common.
+// inStore returns a T that all sessions of the store share.
 func inStore[T any](s *faulty) *T {
 	type key struct {
 		store *memdriver.Store
@@ -346,11 +346,11 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late makes a method delay requests when the kit asks for it. Such a request
-// fails, and arrives is called when it reaches the store.
+// late makes a method delay a request each time that the kit asks for it. The
+// request fails. When it reaches the store later, arrives is called.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex
-	var next []*request // the requests to come that are to be delayed
+	var next []*request // filled in by the next requests, which are delayed
 	s.hold = func() (arrive func()) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -359,7 +359,7 @@ func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 		return func() {
 			mu.Lock()
 			defer mu.Unlock()
-			if held.s != nil { // it was sent
+			if held.s != nil { // a request was sent and delayed
 				arrives(held)
 			}
 		}

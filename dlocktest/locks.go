@@ -120,8 +120,8 @@ var lockCases = []testCase{
 		})},
 	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
 		run: solo(func(c *check, s session) {
-			// All units are given back at once. The second and third waiter notice that
-			// only because the node ahead of each is renamed.
+			// All units are given back at once. The second and third waiter
+			// learn of it only because the node ahead of each is renamed.
 			all := c.client().units(unitsOfAll)()
 			var waiting []<-chan *dlock.Lock
 			for i := range unitsOfAll + 1 {
@@ -219,8 +219,8 @@ var lockCases = []testCase{
 
 const contenders = 6
 
-// contend returns a case in which clients take a lock again and again. Together
-// the holders may weigh no more than most.
+// contend returns a case in which clients take a lock again and again. The
+// weights of those that hold it at the same time must not exceed most in total.
 func contend(most int, tooMany string, how func(cl *client, n int) (acquire func() *dlock.Lock, weight int)) func(*check) {
 	return func(c *check) {
 		var inside occupants
@@ -242,11 +242,11 @@ func contend(most int, tooMany string, how func(cl *client, n int) (acquire func
 	}
 }
 
-// occupants counts those who hold a lock. The race detector cannot see that a
-// lock in a store orders the goroutines, so it is an atomic.
+// occupants is the total weight of those who hold a lock. It is atomic, because
+// the race detector cannot see that a lock in a store orders the goroutines.
 type occupants struct{ weight atomic.Int32 }
 
-// visit adds a weight for a moment. Together they may weigh no more than most.
+// visit adds a weight for a moment, and fails the case if the total exceeds most.
 func (o *occupants) visit(c *check, weight, most int, tooMany string) {
 	if n := o.weight.Add(int32(weight)); n > int32(most) {
 		c.errorf(tooMany, n)

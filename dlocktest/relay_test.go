@@ -9,7 +9,7 @@ import (
 )
 
 // onNews is called for each value that a relayed watch sends, and with open
-// false when the watch ends. It may send on out, and closes out at most once.
+// false when that watch ends. It may send on out, and closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {
@@ -19,7 +19,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // a watch of a node that is gone has ended already (rule 6)
+	case cause, open := <-w.C: // a watch of a node that is gone must have ended already (rule 6)
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}

@@ -93,8 +93,8 @@ var orderCases = []testCase{
 }
 
 // wantWholeQueue checks that the queue q holds the given nodes in the order of
-// their tokens. A Create that failed and was repeated may have left a node for
-// a while.
+// their tokens. It waits for the removal of other nodes, which a failed Create
+// may have left for a while.
 func (c *check) wantWholeQueue(s session, places []driver.Place) {
 	slices.SortFunc(places, byToken)
 	want := nodesOf(places)
@@ -123,8 +123,8 @@ func (c *check) wantSeparate(s session, where string, queues ...string) (places 
 	return places
 }
 
-// newNodesBehind returns a function that lists the queue q. New nodes must
-// appear behind all known ones.
+// newNodesBehind returns a function that lists the queue q, and fails the case
+// if a new node is not behind all known ones.
 func newNodesBehind(c *check, s session) (look func()) {
 	known := make(map[driver.Node]bool)
 	return func() {

@@ -29,8 +29,8 @@ var createCases = []testCase{
 				c.delete(a, "q", p)
 			}
 			if i%4 == 3 {
-				// A driver may need a new connection after each Create that was
-				// cancelled. This waits until the server has accepted them.
+				// A driver may need a new connection after each canceled Create.
+				// This List waits until the server has accepted the connections.
 				c.list(a, "q")
 			}
 		})
@@ -83,7 +83,7 @@ var createCases = []testCase{
 					if j.Name == foreign {
 						c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", foreign)
 					}
-					want = append(want, j.Node) // it may precede the other program's
+					want = append(want, j.Node) // this node may be ahead of the other program's
 					slices.SortFunc(want, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
 				}
 				eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
@@ -138,7 +138,7 @@ var createCases = []testCase{
 		needs: needDrop, run: solo(func(c *check, b session) {
 			theirs := c.create(b, "q", writer)
 			for range 4 {
-				a := c.session() // which may not know of its end
+				a := c.session() // its driver may not notice that it expires
 				c.create(a, "q", writer)
 				c.expire(a)
 				c.together(2, func(int) {

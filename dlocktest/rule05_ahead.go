@@ -104,9 +104,9 @@ var aheadCases = []testCase{
 	})},
 	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
 		needs: needAhead, run: solo(func(c *check, a session) {
-			// A node is deleted while others are created. If one of these no longer
-			// shows the deleted node, but a later one does, then the list of the former
-			// is the newer list, and shows the latter.
+			// A node is deleted while others are created. If a Create does not
+			// list the deleted node, but a later Create still does, then the first
+			// list was made after the later Create, so its Behind must be true.
 			sessions := c.sessions(4)
 			c.rounds(100, func(int) {
 				began := time.Now()

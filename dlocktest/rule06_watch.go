@@ -222,7 +222,7 @@ var watchCases = []testCase{
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees(deleted)},
 	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees(cameAndWent)},
 	{name: "watch-of-a-queue-sees-changes-of-the-only-session", why: whyAny, run: solo(func(c *check, s session) {
-		// The requests of another session might alert the driver to the change.
+		// Another session's requests might alert the driver to the change.
 		for range 2 {
 			w := c.watchQueue(s, "q")
 			p := c.create(s, "q", writer)
@@ -261,8 +261,8 @@ var watchCases = []testCase{
 	{name: "a-session-cut-off-closes-its-watches", why: whyOver, needs: needCutOff, run: watchesEnd(cutOff)},
 }
 
-// endsWithAny returns a case that watches n nodes, of which the last is the own
-// one, and deletes one of them. That is repeated for each of the indices.
+// endsWithAny returns a case that watches n nodes, the last of which is the
+// session's own, and deletes the one with the index. It does so for each index.
 func endsWithAny(n int, indices ...int) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for _, i := range indices {
@@ -285,7 +285,7 @@ func endsWithAny(n int, indices ...int) func(*check) {
 	})
 }
 
-// arming arms watches behind the node ahead, with a node of its own.
+// arming creates a node, and arms watches of it and of the node ahead.
 type arming func(c *check, ctx context.Context, s session, ahead driver.Node) (own driver.Place, watches []driver.Watch)
 
 func watchAhead(c *check, _ context.Context, s session, ahead driver.Node) (driver.Place, []driver.Watch) {
@@ -307,9 +307,9 @@ func createArmed(c *check, ctx context.Context, s session, _ driver.Node) (drive
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// armInSilence returns a case in which a session gets no notice of the node
-// ahead, neither when it is created nor when it is deleted. The session has
-// used the queue before in the first round only.
+// armInSilence returns a case in which a session gets no notice when the node
+// ahead is created or deleted. Only in the first round has the session used the
+// queue before.
 func armInSilence(arm arming) func(*check) {
 	return solo(func(c *check, a session) {
 		for _, followed := range []string{"q", "other"} {
@@ -352,7 +352,7 @@ func ctxEndsAfterCall(arm arming) func(*check) {
 	})
 }
 
-// watchesEnd returns a case in which the watches of a session end with it.
+// watchesEnd returns a case in which a session ends, and its watches with it.
 func watchesEnd(end event) func(*check) {
 	return pair(func(c *check, s, other session) {
 		p, own := c.create(other, "q", writer), c.create(s, "q", reader)

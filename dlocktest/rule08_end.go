@@ -32,8 +32,8 @@ var endCases = []testCase{
 			c.wantAlive(again, "another session expired")
 		})},
 	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: func(c *check) {
-		// Its lease runs for half a session timeout at least. A driver may have to
-		// connect again for the answer.
+		// The lease alone would not end so soon. A driver may have to connect
+		// again for the answer.
 		wait := c.config.sessionTimeout() / 4
 		for name := range inEveryTry(func() map[string]bool {
 			late := make(map[string]bool)
@@ -83,8 +83,8 @@ var endCases = []testCase{
 		}
 	}},
 	{name: "sessions-that-end-while-nobody-looks-leave-nothing", why: whyOrphan, needs: needCutOff, run: func(c *check) {
-		// In a store without a clock, a contender that comes later may have to wait
-		// for a session timeout.
+		// In a store without a clock, a session that begins later may need a
+		// session timeout to find out that the others have expired.
 		timeout := c.config.sessionTimeout()
 		var took time.Duration
 		for range 3 {
@@ -199,18 +199,18 @@ var endCases = []testCase{
 		})},
 }
 
-// timeoutOf returns the session timeout that the driver reports, or else the
-// longest one.
+// timeoutOf returns the session timeout that the driver reports, or that of the
+// Config if the driver reports none.
 func (c *check) timeoutOf(s session) time.Duration {
 	return cmp.Or(driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout())
 }
 
-// wantMargin checks that a session that is cut off ends at least a twentieth of
-// its timeout before its node disappears, and before that timeout is over: the
-// store may be slow to remove the node.
+// wantMargin cuts a session off, and checks that it ends at least a twentieth
+// of its timeout before its node disappears. It must also end that long before
+// its timeout is over, because the store may be slow to remove the node.
 //
-// It measures from the last time that Err returned nil, so a test process that
-// gets no CPU time fails no driver.
+// wantMargin measures from the last time that Err returned nil, so a test
+// process that gets no CPU time fails no driver.
 func wantMargin(c *check, holder, next session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)

@@ -189,8 +189,8 @@ func (c *check) closeInTime(s session, which string) error {
 	return err
 }
 
-// closeHealed returns a case that closes a session which has been cut off. Before
-// the cut heals, the case calls end.
+// closeHealed returns a case that closes a session after a cut has healed.
+// During the cut, the case calls end.
 func closeHealed(after string, end func(c *check, s session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.create(a, "q", writer)

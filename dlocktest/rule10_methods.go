@@ -92,8 +92,8 @@ var methodCases = []testCase{
 		}},
 	{name: "an-ability-is-there-always-or-never", why: "tools would show a part of the queue, or find some of its locks",
 		run: solo(func(c *check, s session) {
-			// Some arguments are invalid. A method that is not supported must change
-			// nothing.
+			// Even for invalid arguments, an unsupported method must say that
+			// it is unsupported, and change nothing.
 			p, gone := c.create(s, "q", writer), c.create(s, "q", writer)
 			c.delete(s, "q", gone)
 			for name, ask := range map[string]func() error{

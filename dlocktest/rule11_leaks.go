@@ -120,8 +120,8 @@ var leakCases = []testCase{
 	})},
 	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: solo(func(c *check, s session) {
 		// Many calls with short deadlines compete for one lock, several on each
-		// session, so that most of them fail. A pool may keep connections, so only
-		// goroutines in the number of the calls count.
+		// session, so that most of them fail. A connection pool may keep some
+		// goroutines, so only about as many as there are calls count as a leak.
 		usual := createTime(c, s)
 		clients := []*client{c.client(), c.client(), c.client()}
 		for _, cl := range clients {

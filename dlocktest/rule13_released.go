@@ -87,7 +87,7 @@ var releasedCases = []testCase{
 	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: notOvertaken(10, nodeRemoved)},
 	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
 		run: notOvertaken(3, event{"an operator removed the node while no notice reached its session", func(c *check, s session, p driver.Place) {
-			c.silenceNotices(s) // each round may take most of a session timeout
+			c.silenceNotices(s) // few rounds, because each may take most of a session timeout
 			c.removeNode("q", p.Name)
 		}})},
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: notOvertaken(10, queueRemoved)},

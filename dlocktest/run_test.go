@@ -91,8 +91,8 @@ var configs = map[string]func(c *Config){
 	"loses a session once, in a release": func(c *Config) { *c = losing(1, faults.OpDelete) },
 }
 
-// losing returns a configuration in which the first n sessions end that create
-// a node, or release one, as on a machine that stalls.
+// losing returns a configuration in which the first n sessions that create or
+// release a node end at that request, as on a machine that stalls.
 func losing(n int32, in faults.Op) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -104,8 +104,8 @@ func losing(n int32, in faults.Op) Config {
 	}))
 }
 
-// TestConfigured runs the kit with one of the configs. Other tests run it in a
-// child process. Otherwise it is skipped.
+// TestConfigured runs the kit with one of the configs. It is skipped unless
+// another test has started this process for it.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {
@@ -116,7 +116,7 @@ func TestConfigured(t *testing.T) {
 	Run(t, config)
 }
 
-// runs are runs of the kit with one of the configs, and what they say.
+// runs are runs of the kit, each with one of the configs and what it must print.
 var runs = []struct {
 	config, cases string
 	passes        bool
@@ -170,7 +170,7 @@ var runs = []struct {
 	{config: "loses every session", cases: "rule07/delete-removes", says: []string{
 		"attempt 2 failed", "rule 7 (delete) broken",
 		"rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 12"}},
-	// A session that ends at each slow reply proves nothing about slow replies.
+	// If a session ends whenever a reply is slow, the case has proved nothing.
 	{config: "ends with slow replies", cases: "rule08/(slow|an-expired)", passes: true, says: []string{
 		"rule 8 not checked: no session outlived its timeout with slow replies",
 		"--- SKIP: TestConfigured/rule08/slow-replies-do-not-prolong-a-session",

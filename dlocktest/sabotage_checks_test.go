@@ -6,7 +6,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Check implements driver.Checker.
 func (s store) Check(ctx context.Context) ([]driver.Finding, error) {
 	if s.plant != nil {
 		inner, err := s.Store.Connect(context.Background())
@@ -26,7 +25,7 @@ func checking(check func(ctx context.Context, st store) ([]driver.Finding, error
 	return func(s *faulty) { s.check = check }
 }
 
-// finding makes Check return its findings after a change.
+// finding makes Check apply change to each of its findings.
 func finding(change func(*driver.Finding)) plant {
 	return checking(func(ctx context.Context, st store) ([]driver.Finding, error) {
 		found, err := st.Store.Check(ctx)

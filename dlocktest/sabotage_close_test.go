@@ -67,7 +67,7 @@ var closeSabotages = []sabotage{
 		func(s *faulty) {
 			s.late(faults.OpCreate, func(r *request) {
 				if s.Err() != nil {
-					putStray(s.store, r.queue, r.spec.Prefix) // it belongs to no session that could end
+					putStray(s.store, r.queue, r.spec.Prefix) // never goes, because it belongs to no session that could end
 				}
 			})
 		}},
@@ -83,7 +83,7 @@ var closeSabotages = []sabotage{
 		})},
 }
 
-// leavesNodes ends a session in this process, and not in the store.
+// leavesNodes ends a session in this process, but not in the store.
 func (s *faulty) leavesNodes() {
 	if o, known := owners.Load(s); known && s.Err() == nil {
 		o.(owner).CutOff(s.base)

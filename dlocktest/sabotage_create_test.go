@@ -78,7 +78,7 @@ var createSabotages = []sabotage{
 		}},
 	{"looks for the node of a lost create by data that the caller has overwritten", "keeping the slice instead of a copy",
 		all(losesCreates(leavesIt), func(s *faulty) {
-			lost := inStore[sync.Map](s) // of *[]byte
+			lost := inStore[sync.Map](s) // *[]byte of each lost Create
 			s.on(faults.OpCreate, func(r *request, send func()) {
 				if send(); errors.Is(r.err, errReset) {
 					lost.Store(&r.spec.Data, true)
@@ -107,8 +107,8 @@ var createSabotages = []sabotage{
 		}},
 }
 
-// losesCreates loses a Create when the kit asks for it, and then calls after,
-// which handles the loss wrongly.
+// losesCreates loses a Create each time that the kit asks for it. It then calls
+// after, which handles the loss wrongly.
 func losesCreates(after handler) plant {
 	return func(s *faulty) {
 		losses := make(chan bool, 10)
@@ -134,7 +134,7 @@ func losesCreates(after handler) plant {
 
 func leavesIt(r *request, _ func()) { r.err = errReset }
 
-// adopt makes Create return the node n.
+// adopt makes Create return the existing node n.
 func (r *request) adopt(n driver.Node) {
 	info, err := r.s.Read(r.ctx, r.queue, n.Name)
 	r.joined, r.watch, r.err = driver.Joined{Place: driver.Place{Node: n, Token: info.Token}}, driver.Watch{}, err

@@ -104,8 +104,8 @@ var endSabotages = []sabotage{
 		}},
 }
 
-// firstSession holds the store session that all sessions share. It is replaced
-// after it has ended.
+// firstSession holds the store session that all sessions share. When that
+// session has ended, the next Connect replaces it.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -141,8 +141,8 @@ func endsLate(s *faulty) {
 	}()
 }
 
-// lease gives the session a wrong lease, whose heartbeats overlap. It counts from
-// the time when a heartbeat was sent, or answered if late is set.
+// lease gives the session a wrong lease, whose heartbeats overlap. The lease
+// counts from the time when a heartbeat was sent or, if late is set, was answered.
 func (s *faulty) lease(term time.Duration, late bool) {
 	var mu sync.Mutex
 	var over error
@@ -199,10 +199,10 @@ func (s *faulty) lease(term time.Duration, late bool) {
 	}()
 }
 
-// purgedFirst leaves the nodes of the session at its end. Close removes the
-// session, and then one node after the other.
+// purgedFirst removes a session from the store before its nodes. After that,
+// Close removes them one by one. If the last session expires, its nodes stay.
 func purgedFirst(s *faulty) {
-	type live struct{ atomic.Int64 } // the sessions that are not cut off
+	type live struct{ atomic.Int64 } // counts the sessions that have not ended
 	whole, nodes, others := s.cuts(), s.places(), inStore[live](s)
 	var over atomic.Bool
 	others.Add(1)

@@ -9,7 +9,7 @@ import (
 )
 
 // lockSabotages are broken drivers that the cases for dlock's locks must catch,
-// although each breaks a rule that has its own cases.
+// in addition to the cases for the rules that these drivers break.
 var lockSabotages = []sabotage{
 	{"always says that no node is ahead; seen in locks", "see rule 5", tells(nothing)},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13", overtaking(notItself)},

@@ -23,7 +23,7 @@ var readSabotages = []sabotage{
 		}},
 	{"reads data that the caller has overwritten", "keeping the slice instead of a copy",
 		func(s *faulty) {
-			kept := inStore[sync.Map](s) // by name of the node
+			kept := inStore[sync.Map](s) // data by node name
 			s.after(faults.OpCreate, func(r *request) { kept.Store(r.joined.Name, r.spec.Data) })
 			s.after(faults.OpRead, func(r *request) {
 				if data, ok := kept.Load(r.name); ok {

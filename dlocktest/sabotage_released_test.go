@@ -124,7 +124,7 @@ var releasedSabotages = []sabotage{
 		})},
 	{"announces a release before List shows it", "Redis: PUBLISH and DEL as two commands; a list from a replica that lags",
 		func(s *faulty) {
-			old := inStore[sync.Map](s) // by queue, its nodes before the latest release, for a millisecond
+			old := inStore[sync.Map](s) // each queue's nodes before its latest release, kept for a millisecond
 			s.onRelease(func(r *request) {
 				nodes, _ := s.base.List(r.ctx, r.queue)
 				old.Store(r.queue, nodes)
@@ -154,8 +154,8 @@ func (s *faulty) onRelease(f func(r *request)) {
 	})
 }
 
-// judges makes watches of nodes ahead send Released at their end if isRelease
-// says so.
+// judges makes a watch of a node ahead send Released at its end if isRelease
+// returns true.
 func (s *faulty) judges(isRelease func(r *request) bool) {
 	unarmed(s)
 	s.after(faults.OpWatch, func(r *request) {
@@ -164,7 +164,7 @@ func (s *faulty) judges(isRelease func(r *request) bool) {
 }
 
 // overtaking makes watches send Released after their own node is gone, if fails
-// says so. It is told whether the session itself has deleted that node.
+// returns true. Its argument itself says whether the session deleted that node.
 func overtaking(fails func(s *faulty, itself bool) bool) plant {
 	return watching(func(r *request, send func()) {
 		if send(); r.err != nil || len(r.ahead) == 0 || !there(r.s, r.queue, r.place.Name) {

@@ -57,7 +57,7 @@ var removeSabotages = []sabotage{
 		overtaking(notItself)},
 	{"does not tell of what it removes", "Redis: a script that removes and does not publish",
 		func(s *faulty) {
-			untold := inStore[sync.Map](s) // by queue and name
+			untold := inStore[sync.Map](s) // removed nodes, by queue and name
 			s.before(faults.OpRemove, func(r *request) { untold.Store(r.queue+"/"+r.place.Name, true) })
 			s.after(faults.OpWatch, func(r *request) {
 				r.watch = passIf(s, r.watch, func() bool {

@@ -61,8 +61,8 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 // process which broken driver to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
-// TestSabotaged runs the kit on one broken driver. Other tests run it in a
-// child process. Otherwise it is skipped.
+// TestSabotaged runs the kit on one broken driver. It is skipped unless another
+// test has started this process for it.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
 	if name == "" {
@@ -70,7 +70,7 @@ func TestSabotaged(t *testing.T) {
 	}
 	each(func(_ rule, s sabotage) {
 		if s.does == name {
-			// A broken driver may hang in every case.
+			// Short limits, because a broken driver may hang in every case.
 			closeGrace = 500 * time.Millisecond
 			config := configOf(s.plant)
 			config.Timeout = 500 * time.Millisecond
@@ -79,8 +79,8 @@ func TestSabotaged(t *testing.T) {
 	})
 }
 
-// errPlain returns an error that matches no error of package driver, as if the
-// driver did not wrap the right one.
+// errPlain returns an error that matches no error of package driver, as from a
+// driver that does not wrap them.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }
 
 func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {

@@ -37,7 +37,7 @@ var tokenSabotages = []sabotage{
 		}},
 	{"starts its count again when a queue becomes empty", "Redis and SQL: the counter is kept with the queue and removed with the last contender",
 		func(s *faulty) {
-			counts := inStore[sync.Map](s) // by queue
+			counts := inStore[sync.Map](s) // counts by queue
 			renumber(func(r *request) int64 {
 				count, _ := counts.LoadOrStore(r.queue, new(atomic.Int64))
 				if nodes, err := s.base.List(context.WithoutCancel(r.ctx), r.queue); err == nil && len(without(nodes, r.joined.Node)) == 0 {
@@ -48,8 +48,8 @@ var tokenSabotages = []sabotage{
 		}},
 }
 
-// renumber makes Create return wrong tokens. The session keeps the right ones
-// to find its nodes.
+// renumber makes Create return wrong tokens. The session remembers the right
+// tokens, by which it finds its nodes.
 func renumber(token func(r *request) int64) plant {
 	return all(unknowing, func(s *faulty) {
 		var real sync.Map

@@ -49,7 +49,7 @@ var valueSabotages = []sabotage{
 		})},
 	{"stores the value with its session", "etcd: a key with the lease; Redis: a key that expires",
 		func(s *faulty) {
-			setBy := inStore[sync.Map](s) // by token
+			setBy := inStore[sync.Map](s) // sessions by the token of the node
 			s.on(faults.OpSetValue, func(r *request, send func()) {
 				send()
 				setBy.Store(r.place.Token, s)
@@ -95,7 +95,7 @@ var valueSabotages = []sabotage{
 		all(valuesIf(ownNode), func(s *faulty) { inStore[wrongValues](s).uncopied = true })},
 	{"returns a value that it remembers", "a cache without the notices of other sessions' writes",
 		func(s *faulty) {
-			var seen sync.Map // by queue
+			var seen sync.Map // the first value read in each queue
 			s.on(faults.OpValue, func(r *request, send func()) {
 				if old, ok := seen.Load(r.queue); ok {
 					r.value, r.token, r.err = old.(wrongValue).value, old.(wrongValue).token, s.Err()
@@ -116,7 +116,7 @@ var valueSabotages = []sabotage{
 		after(faults.OpCreate, func(r *request) { r.joined.Created = time.Now().Add(time.Minute) })},
 }
 
-// wrongValues holds what sessions of one store have set through wrong methods.
+// wrongValues holds values that sessions of one store have set by wrong methods.
 type wrongValues struct {
 	mu       sync.Mutex
 	of       map[string]wrongValue
@@ -143,8 +143,8 @@ func (v *wrongValues) get(at string) wrongValue {
 	return v.of[at]
 }
 
-// valuesIf keeps values in wrongValues. SetValue checks its arguments, and then
-// that the contender may set a value with the function allowed alone.
+// valuesIf keeps values in wrongValues. SetValue checks its arguments as usual,
+// but leaves it to allowed alone whether the contender may set a value.
 func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }

@@ -100,7 +100,7 @@ var watchSabotages = []sabotage{
 		stopping(func(s *faulty) func(twice bool) {
 			return func(twice bool) {
 				if twice {
-					select {} // a panic would end the kit
+					select {} // a panic would end the whole kit, so hang instead
 				}
 			}
 		})},
@@ -180,12 +180,12 @@ func never() bool { return false }
 // armings are the methods that arm watches.
 var armings = []faults.Op{faults.OpCreate, faults.OpWatch, faults.OpWatchQueue}
 
-// watching handles Watch. Create arms no watch.
+// watching makes h handle calls of Watch. Create arms no watch.
 func watching(h handler, more ...plant) plant {
 	return all(unarmed, on(faults.OpWatch, h), all(more...))
 }
 
-// relaying passes the watches that methods return through a function.
+// relaying replaces each watch w that the methods return by through(r, w).
 func relaying(ops []faults.Op, through func(r *request, w driver.Watch) driver.Watch) plant {
 	return func(s *faulty) {
 		for _, op := range ops {
@@ -201,9 +201,9 @@ type sequence struct {
 
 func sequenceOf(queue string, n driver.Node) sequence { return sequence{queue, n.Seq, n.Epoch} }
 
-// announces makes watches miss the removals that no session has announced, as
-// operators and expiring sessions do not. The function told reports whether a
-// session has announced the removal or replacement of a node of a Watch.
+// announces makes watches miss removals that no session announces, such as those
+// by operators or by the expiry of a session. The function told reports whether a
+// session has announced the removal or replacement of a node that a Watch names.
 func (s *faulty) announces() (told func(r *request) bool) {
 	var mine sync.Map // the session's nodes, which Close announces
 	announced := inStore[sync.Map](s)
@@ -235,10 +235,10 @@ func (s *faulty) announces() (told func(r *request) bool) {
 	return told
 }
 
-// watchesOwn calls break for each watch by name of another session's node.
+// watchesOwn calls spoil for each watch of another session's node by name.
 func watchesOwn(spoil func(r *request)) plant {
 	return func(s *faulty) {
-		var mine sync.Map // by sequence
+		var mine sync.Map // the session's own nodes, by sequence
 		s.after(faults.OpCreate, func(r *request) { mine.Store(sequenceOf(r.queue, r.joined.Node), true) })
 		watching(func(r *request, send func()) {
 			send()
@@ -249,8 +249,9 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-// watchGroups makes watches of one queue, or of one node, share their fate. The
-// function group returns the node that counts in a Watch.
+// watchGroups passes all watches of a queue, or of the same node, to join, with
+// the same key. The function group returns the node that counts in a call of
+// Watch.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -264,8 +265,8 @@ func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Wat
 	}
 }
 
-// stopping makes Stop call a function first, which learns whether Stop was
-// called before.
+// stopping makes Stop call a function first. Its argument twice says whether
+// Stop was called before.
 func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	return func(s *faulty) {
 		stop := with(s)
@@ -281,8 +282,8 @@ func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	}
 }
 
-// forgetting makes the watches that are armed report nothing any more when
-// forget is called.
+// forgetting makes all watches armed so far report nothing any more when forget
+// is called.
 func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	return func(s *faulty) {
 		var times atomic.Int32
@@ -296,7 +297,7 @@ func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	}
 }
 
-// pollingQueues makes WatchQueue compare versions of the list.
+// pollingQueues makes WatchQueue poll, and compare versions of the list.
 func pollingQueues(version func(latest int64, nodes []driver.Node) string) plant {
 	return func(s *faulty) {
 		latest := inStore[atomic.Int64](s)

@@ -14,7 +14,7 @@ import (
 )
 
 // soundTimeout is the session timeout in these tests. It is short, because the
-// kit waits for it about fifteen times.
+// kit waits for session timeouts about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
 // A store is an in-memory store. Its sessions are faulty if plant is not nil.
@@ -118,7 +118,7 @@ func configOf(p plant) Config {
 			faultyOf(s).reset()
 			ownerOf(s).Reset(ownerOf(s).inner)
 		},
-		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // nothing to a correct session
+		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // a correct session has none
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			if !faultyOf(s).lose(op, false) {
 				ownerOf(s).LoseRequest(ownerOf(s).inner, op)
@@ -159,7 +159,7 @@ func configOf(p plant) Config {
 type running struct {
 	mu    sync.Mutex
 	all   map[string]testCase // all cases, by the name of their subtest
-	cases map[string]testCase // those that run
+	cases map[string]testCase // those that are running
 	most  int
 }
 
@@ -192,7 +192,7 @@ func (r *running) begin(t *testing.T) {
 	})
 }
 
-// The cases that wait run beside a busy one.
+// Cases that wait must run in parallel with a case that sends many requests.
 func TestSoundDriverPasses(t *testing.T) {
 	config := configOf(nil)
 	config.Abilities = []Ability{AbilityInspect, AbilityAhead, AbilityArmed, AbilityReleased, AbilityCheck}

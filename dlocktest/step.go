@@ -48,8 +48,8 @@ func ask[T any](c *check, what string, call func() (T, error)) (result T) {
 	return result
 }
 
-// eventually calls look until it is satisfied, and returns what look has found
-// at last. If that takes too long, the case fails.
+// eventually calls look until it is satisfied, and returns what look found
+// last. If that takes too long, the case fails.
 func (c *check) eventually(look func() (found any, satisfied bool), what string, args ...any) any {
 	wait := c.startWait()
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -98,7 +98,7 @@ func (c *check) together(n int, f func(i int)) {
 // atOnce runs the functions as together does.
 func (c *check) atOnce(all ...func()) { c.together(len(all), func(i int) { all[i]() }) }
 
-// during does the work, and meanwhile calls each look again and again.
+// during calls work, and calls each of looks repeatedly until work returns.
 func (c *check) during(work func(), looks ...func()) {
 	var over atomic.Bool
 	c.together(len(looks)+1, func(i int) {

@@ -39,8 +39,8 @@ func checkName(c *check, p driver.Place, prefix string) {
 	}
 }
 
-// wantError checks that an error matches the wanted one, and that it is not
-// marked as one that may pass.
+// wantError checks that an error matches the wanted one, and that it does not
+// match ErrUnavailable.
 func (c *check) wantError(what string, err, want error) {
 	switch {
 	case !errors.Is(err, want):

@@ -196,8 +196,8 @@ func endsWatchByName(ends ...event) func(*check) {
 	})
 }
 
-// queueSees returns a case in which two sessions watch a queue. Both watches
-// must end.
+// queueSees returns a case in which two sessions watch a queue, and a change by
+// one of them must end both watches.
 func queueSees(change event) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for i := 0; i < 2 && !c.isEnding(a); i++ {
@@ -227,7 +227,7 @@ var watchReplaced = pair(func(c *check, a, b session) {
 })
 
 // watchMeetsDelete deletes a node while two sessions are arming watches of it:
-// the node's own and that of the node behind it.
+// its own session and that of the node behind it.
 func watchMeetsDelete(why driver.Cause) func(*check) {
 	return pair(func(c *check, a, b session) {
 		p := c.create(a, "q", writer)

@@ -21,10 +21,10 @@ import (
 
 const timeout = time.Second
 
-// Config returns the configuration of the kit. The function open returns a
-// function that connects to a new and empty store.
+// Config returns the configuration of the kit for a cas.KV. The function open
+// returns a function that connects to a new and empty store.
 func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
-	var links sync.Map // of sessions
+	var links sync.Map // from a session to its *link
 	of := func(s driver.Session) *link {
 		l, _ := links.Load(s)
 		return l.(*link)
@@ -87,7 +87,7 @@ func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
 	}
 }
 
-// node is what another program has to know of a node.
+// node is a node as it is stored in an entry.
 type node struct {
 	Name          string
 	Token, Number int64
@@ -95,7 +95,7 @@ type node struct {
 	Data          []byte
 }
 
-// nodes returns the nodes in an entry, and the rest of its value.
+// nodes returns the nodes stored in an entry, and all fields of its value.
 func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	value = make(map[string]json.RawMessage)
 	base := int64(0)
@@ -165,9 +165,9 @@ type link struct {
 	healed <-chan struct{} // closed unless the link is cut
 	delay  time.Duration   // of replies
 	op     faults.Op
-	fault  func(send func()) // of the next request for op; may be nil
+	fault  func(send func()) // handles the next request for op; may be nil
 	reset  func()            // ends the latest watch
-	silent *atomic.Bool      // whether the latest watch is
+	silent *atomic.Bool      // whether the latest watch is silenced
 }
 
 func (l *link) set(f func(*link)) {
@@ -180,7 +180,7 @@ func (l *link) next(op faults.Op, fault func(send func())) {
 	l.set(func(l *link) { l.op, l.fault = op, fault })
 }
 
-// travel waits until the link is not cut or, for what is delayed already, for d.
+// travel waits while the link is cut or, if d is not zero, only for d.
 func (l *link) travel(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	there := l.healed
@@ -198,7 +198,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request carries out a request for op, with the faults of the link.
+// request sends a request with the faults of the link. The function is reports
+// whether the request counts as one for the op.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay
@@ -245,8 +246,8 @@ func (l *link) Generation(ctx context.Context) (cas.Generation, error) {
 	return request(ctx, l, func(faults.Op) bool { return false }, func(ctx context.Context, _ cas.KV) (cas.Generation, error) { return g.Generation(ctx) })
 }
 
-// changes tells whether a write is for op, by the number of nodes before and
-// after it.
+// changes reports whether a write is for op, by comparing the numbers of nodes
+// before and after it.
 func (l *link) changes(e cas.Entry, op faults.Op) bool {
 	was, _ := l.admin.Get(context.Background(), e.Key)
 	before, _ := nodes(was)

@@ -13,12 +13,12 @@ import (
 
 const timeout = time.Second
 
-// connector is what OpenConnector of your driver returns.
+// connector is the type that your driver's OpenConnector returns.
 type connector struct{}
 
 func (connector) newStore() session.Store { return nil }
 
-// faulty is your connector, with faults between its sessions and the store.
+// faulty is your connector, but faults can be injected into its sessions.
 type faulty struct{ connector }
 
 func (c faulty) Connect(ctx context.Context) (driver.Session, error) {
@@ -26,7 +26,7 @@ func (c faulty) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 // This is the conformance test of a driver that has no connections of its own
-// to break. The hooks that are left say how an operator changes the store.
+// to break. It has yet to set the hooks by which an operator changes the store.
 func Example() {
 	testConformance := func(t *testing.T) { // TestConformance in a real test
 		config := dlocktest.Config{

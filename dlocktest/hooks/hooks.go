@@ -15,23 +15,23 @@ func Of(s driver.Session) *Requests {
 	return s.(interface{ Store() session.Store }).Store().(*Requests)
 }
 
-// Set sets the hooks of c that play faults between a session and its store:
+// Set sets the hooks of c that inject faults between a session and its store:
 // CutOff, Reset, SilenceNotices, LoseRequest, LoseReply, HoldRequest,
 // DelayReplies and Pause. Each session of c is a *session.Session, or has one
 // embedded, and was begun with a store of [Wrap].
 //
-// If network is not nil, it returns the network of a session, and the first
-// three hooks and DelayReplies use it. Otherwise they use the store of [Wrap],
-// which tests less, as it does not break the driver's own connections, and
-// notices are not silenced.
+// If network is not nil, it returns the network of a session, which the first
+// three hooks and DelayReplies use. Otherwise they use the store of [Wrap],
+// which tests less: it does not break the driver's own connections, and does
+// not silence notices.
 //
-// Requests and replies are lost between the session and the store of the driver.
-// If a client library sends a request again after its connection broke, no case
-// sees it: the driver tests that itself.
+// Requests and replies are lost between the session and the store of the
+// driver. The cases do not see whether a client library sends a request again
+// after its connection broke, so the driver must test that itself.
 //
 // If late is not nil, it returns another store for the requests of a session
-// that [Requests.Hold] has delayed. Otherwise they use its own, which is right
-// if End closes nothing.
+// that [Requests.Hold] has delayed. Otherwise they use the session's own store,
+// which works if its End closes nothing.
 func Set(c *dlocktest.Config, network func(driver.Session) *Network, late func(*testing.T, driver.Session) session.Store) {
 	c.LoseRequest = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, false) }
 	c.LoseReply = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, true) }

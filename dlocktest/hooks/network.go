@@ -14,14 +14,14 @@ import (
 
 // Network is the network between one session and its server, over TCP. It
 // injects the faults of the hooks CutOff, Reset, SilenceNotices and DelayReplies
-// of dlocktest.Config. The session has to use [Network.Dial].
+// of dlocktest.Config. The session must connect with [Network.Dial].
 type Network struct {
 	proxy   *testenv.Proxy
 	server  string
 	notices []byte
 
-	// linesMu is apart from mu, because the proxy opens lines while it is locked,
-	// and is called with mu.
+	// linesMu is separate from mu to avoid a deadlock: the proxy holds a lock
+	// of its own when it opens lines, and methods call the proxy with mu held.
 	linesMu sync.Mutex
 	lines   []*line // guarded by linesMu
 
@@ -39,11 +39,11 @@ type line struct {
 
 // NewNetwork returns a network without faults. The session must send notices, a
 // text such as "LISTEN", on the connections that receive notices, and on no
-// others. If it is empty, none does.
+// others. If notices is empty, no connection receives them.
 //
 // Close the network when the session's Close returns or Connect fails, for
-// example in a type that embeds the *session.Session. A t.Cleanup runs too late:
-// rule 11 counts the network's connections before it.
+// example in a type that embeds the *session.Session. A t.Cleanup runs too
+// late, because rule 11 counts the connections earlier.
 func NewNetwork(server, notices string) (*Network, error) {
 	// testenv.Listen would keep a lock file open for each session.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,8 +95,8 @@ func (n *Network) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 }
 
 // Cut stops all bytes in both directions until heal is called, except delayed
-// replies in flight. Connections stay open. heal then breaks them, and what was
-// sent during the cut is lost. heal is idempotent.
+// replies in flight. Connections stay open until heal breaks them, so that what
+// was sent during the cut is lost. heal is idempotent.
 func (n *Network) Cut() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

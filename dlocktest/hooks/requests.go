@@ -98,8 +98,8 @@ func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func())
 	}
 }
 
-// Cut loses all requests, and replies that are not delayed, until heal is
-// called: each takes until then, or until its time limit. heal is idempotent.
+// Cut loses all requests, and replies that are not delayed, until heal is called.
+// A lost request blocks until then or until its time limit. heal is idempotent.
 func (r *Requests) Cut() (heal func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 	return err
 }
 
-// lose waits until a cut ends, or until ctx does.
+// lose waits until a cut ends or ctx ends, and returns an error.
 func lose(ctx context.Context, healed chan struct{}) error {
 	select {
 	case <-healed:

@@ -23,12 +23,11 @@ import (
 // ErrStale is the error of a write that was refused because of its token.
 var ErrStale = errors.New("lossweep: write refused: a greater token has been seen")
 
-// Run calls work once without a fault, and then once for each moment at which it
-// can lose its locks, each time as a subtest with a new store. At each moment
-// they are lost in two ways: their sessions expire, or the process is paused for
-// longer than its sessions last. In further subtests, one for each lock, another
-// client holds the lock when work begins, and in one the store is down, each for an
-// hour.
+// Run calls work in subtests, each with a new store: once without a fault, and
+// then for each moment at which work can lose its locks. There are two subtests
+// for each moment: the locks' sessions expire, or the process is paused for
+// longer than its sessions last. In further subtests, another client holds one
+// of the locks when work begins, or the store is down, for an hour.
 //
 // work must be deterministic, must take its locks with [Sweep.Client], and must
 // have ended all goroutines when it returns. It runs in a bubble of
@@ -78,7 +77,7 @@ type Sweep struct {
 	err      error    // what work returned
 }
 
-// hold is the state of one grant. Holds are kept by token.
+// hold is the state of one grant of a lock.
 type hold struct {
 	held, lost bool
 	told       chan struct{} // closed when the client knows that the lock is no longer held
@@ -95,8 +94,8 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 	return s
 }
 
-// obstruct keeps work from getting a lock, if s.moment says so, until the returned
-// function is called, or for an hour, because work may wait without a limit.
+// obstruct keeps work from getting a lock, if s.moment says so, until stop is
+// called. It does so for at most an hour, because work may wait without a limit.
 func (s *Sweep) obstruct() (stop func()) {
 	var end func()
 	switch {
@@ -119,8 +118,8 @@ func (s *Sweep) obstruct() (stop func()) {
 	}
 }
 
-// moments returns all moments at which another run that makes the same requests
-// and writes can lose its locks, or not get one.
+// moments returns all moments at which a run with the same requests and writes
+// can lose its locks, or fail to get one.
 func (s *Sweep) moments() (all []moment) {
 	for _, how := range []string{"expired", "paused"} {
 		for i, op := range s.requests {
@@ -209,7 +208,7 @@ func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Unlock()
 	if s.moment.pause {
 		s.store.Faults().PauseAll(time.Hour)
-		return nil // the process has just resumed, and has not noticed yet
+		return nil // the process has just resumed, and has not noticed the loss yet
 	}
 	s.store.Faults().ExpireAll()
 	return told
@@ -291,8 +290,8 @@ func callers() string {
 	return strings.Join(lines, ", called from ")
 }
 
-// report fails t if the program made mistakes. base is the run without a loss,
-// or nil if s is that run.
+// report fails t if work made mistakes. base is the run without a loss, or nil
+// if s is that run.
 func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
 	for _, p := range s.problems {
 		t.Error("lossweep: " + p)

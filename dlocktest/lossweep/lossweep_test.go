@@ -27,8 +27,8 @@ func (r *recorder) Error(args ...any)                 { r.errors = append(r.erro
 func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
 
-// found returns the failures and logs that Run would report for work. The maps
-// are keyed by the name of the moment at which the lock is lost.
+// found returns the failures and logs that Run would report for work. The keys
+// of the maps are the names of the moments at which locks are lost.
 func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
 	t.Helper()
 	failures, logs = make(map[string]string), make(map[string]string)
@@ -63,7 +63,7 @@ func findsNothing(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 func names(of map[string]string) []string { return slices.Collect(maps.Keys(of)) }
 
 // locked returns a function for Run to test, which calls work with a lock held.
-// Unless work has unlocked it, the error of Unlock is ignored.
+// It ignores the error of Unlock.
 func locked(work func(t *testing.T, s *Sweep, l *dlock.Lock) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").Lock(t.Context())
@@ -148,8 +148,8 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
 }
 
-// unlocked returns a function for Run to test, which goes on after errors of TryLock
-// that ignored matches.
+// unlocked returns a function for Run to test, which goes on to write if
+// TryLock returns an error that matches ignored.
 func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
@@ -174,8 +174,8 @@ func TestAFunctionThatIgnoresTheErrorOfLockIsReported(t *testing.T) {
 	}
 }
 
-// Each lock is held by another in a run of its own, so that the locks taken
-// before it are granted.
+// Each run has another client hold only one of the locks, so that work gets the
+// locks that it takes before that one.
 func TestEachLockIsHeldByAnother(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		c := s.Client()
@@ -225,8 +225,8 @@ func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
 	})
 }
 
-// Run must also let the lock be lost at a request between two writes. Here,
-// such requests take and release a second lock.
+// Run must also try a loss at a request between two writes. Here, such requests
+// take and release a second lock.
 func TestALossBeforeARequestIsReported(t *testing.T) {
 	failures, _ := found(t, locked(func(t *testing.T, s *Sweep, l *dlock.Lock) error {
 		inner, err := s.Client().RWMutex("inner").Lock(t.Context())
