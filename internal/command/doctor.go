@@ -51,12 +51,12 @@ func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			status = failedStatus
 		}
 		if t.json {
-			_ = json.NewEncoder(stdout).Encode(f) // stdout remembers its error
+			_ = json.NewEncoder(stdout).Encode(f) // output.status reports write errors
 			return
 		}
 		fmt.Fprint(stdout, finding(f))
 	}
-	// What drivers warn of in the log is among their findings.
+	// Discard the drivers' log, because its warnings are among the findings.
 	defer log.SetOutput(log.Writer())
 	log.SetOutput(io.Discard)
 	e.run(ctx)
@@ -69,7 +69,7 @@ func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // examination is one run of the doctor.
 type examination struct {
 	client  *dlock.Client
-	session atomic.Pointer[recipes.ConnectedInfo] // the latest
+	session atomic.Pointer[recipes.ConnectedInfo] // the latest session
 	report  func(driver.Finding)
 }
 
@@ -99,8 +99,8 @@ func (e *examination) run(ctx context.Context) {
 	}
 }
 
-// adviceOn returns what to do about an error of the store, which is refused
-// unless the store was unavailable.
+// adviceOn returns what to do about an error of the store. refused is the
+// advice if the store was available but has refused the request.
 func adviceOn(err error, refused string) string {
 	switch {
 	case errors.Is(err, driver.ErrSessionEnded):
@@ -111,11 +111,11 @@ func adviceOn(err error, refused string) string {
 	return refused
 }
 
-// shortTimeout is the session timeout below which pauses that are normal for a
-// process or a disk cost locks.
+// shortTimeout is the session timeout below which a process may lose its locks
+// because of pauses that are normal for a process or a disk.
 const shortTimeout = 4 * time.Second
 
-// describe reports the session, and for how long it survives.
+// describe reports the session, and how soon a holder learns that it has lost it.
 func (e *examination) describe(info *recipes.ConnectedInfo) {
 	s := info.Session
 	text := fmt.Sprintf("began session %s at %s in %v", cmp.Or(s.ID, "without an id"), cmp.Or(s.Server, "the store"), info.Took.Round(100*time.Microsecond))

@@ -140,7 +140,7 @@ func TestDoctorWarnsOfAClockThatIsSetWrong(t *testing.T) {
 	}
 }
 
-// A user who may connect, but not lock.
+// The user may connect to the store, but may not lock.
 func TestDoctorReportsALockThatIsRefused(t *testing.T) {
 	var found []driver.Finding
 	client := dlock.NewClient(forbidding{memdriver.New()})

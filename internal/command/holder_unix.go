@@ -36,7 +36,7 @@ const (
 	// longestMargin limits holderProcess.margin, so that the times derived from
 	// it stay short.
 	longestMargin = 20 * time.Second
-	// sayAfter is how long dlock run waits before it says for what.
+	// sayAfter is how long dlock run waits before it tells the user for what.
 	sayAfter = time.Second
 	// killDelay is the time between SIGTERM and SIGKILL for a command that has
 	// run for longer than -max.
@@ -50,7 +50,7 @@ type holderProcess struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
-	margin   time.Duration // for which the store keeps the lock after the lease; set before the command starts
+	margin   time.Duration // how long the store keeps the lock after the lease has ended; set before the command starts
 
 	ctx      context.Context // done after a signal while no command runs, or after dlock has died
 	cancel   context.CancelCauseFunc
@@ -78,11 +78,13 @@ func (s interrupted) Error() string { return syscall.Signal(s).String() }
 // errOrphaned is the cause of h.ctx after dlock, the parent process, has died.
 var errOrphaned = errors.New("dlock has died")
 
-// holderMain is main of the holder process, with its socket's file descriptor.
+// holderMain is the main function of the holder process. socket is the number of a
+// file descriptor.
 func holderMain(socket string) int {
-	// The kernel kills the command when the thread that started it ends.
+	// Keep this thread: when it ends, the kernel kills the command that it
+	// started.
 	runtime.LockOSThread()
-	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught and dropped: dlock passes on those meant for the command
+	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught and dropped, because dlock itself passes on those meant for the command
 	catchBrokenPipes()
 	adoptOrphans()
 	fd, err := strconv.Atoi(socket)
@@ -157,7 +159,8 @@ func (h *holderProcess) take(o order) {
 	}
 }
 
-// send sends a notice to dlock. It leaves it to listen to see that dlock died.
+// send sends a notice to dlock. An error means that dlock has died, which listen
+// notices.
 func (h *holderProcess) send(n notice) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
@@ -168,7 +171,7 @@ func (h *holderProcess) say(format string, args ...any) {
 	h.send(notice{Say: fmt.Sprintf(format, args...)})
 }
 
-// Write makes the holder process a log output, whose lines dlock prints.
+// Write implements io.Writer for the log, whose lines dlock prints.
 func (h *holderProcess) Write(line []byte) (int, error) {
 	h.warned.Store(true)
 	h.say("%s", strings.TrimSpace(string(line)))
@@ -252,8 +255,8 @@ func (h *holderProcess) runOncePer() int {
 	return status
 }
 
-// recordFailure stores the failed run for dlock last, beside the time of the last
-// success. It is best effort.
+// recordFailure stores the failed run, which dlock last shows, and keeps the
+// time of the last success. It is best effort.
 func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began time.Time, status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), closeFor)
 	defer cancel()
@@ -265,7 +268,7 @@ func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began 
 }
 
 func (h *holderProcess) open() error {
-	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // explain says what the client would log
+	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // explain prints what a logger would
 	h.client = client
 	return err
 }
@@ -390,7 +393,7 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 		return h.interruptedStatus(), errNotStarted
 	}
 	process, err := h.exec(lock, h.settings.Path, h.settings.Command...)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, which a shell would run itself
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, for which a shell would start itself again
 		process, err = h.exec(lock, "/bin/sh", append([]string{"sh", h.settings.Path}, h.settings.Command[1:]...)...)
 	}
 	if err != nil {
@@ -403,7 +406,7 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	return 0, nil
 }
 
-// ended takes the exit status of the command.
+// ended is called with the status of the command when it has ended.
 func (h *holderProcess) ended(s syscall.WaitStatus) {
 	h.mu.Lock()
 	h.command = 0
@@ -419,8 +422,8 @@ func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os
 }
 
 // await waits until the command and all processes that it started have ended,
-// and returns the exit status. If the lock is lost meanwhile, it ends them and
-// returns the loss; if dlock dies, it kills them.
+// and returns the exit status. If the lock is lost meanwhile, await ends these
+// processes and returns the lock's error. If dlock dies, await kills them.
 func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(h.margin/8, 1))
 	defer tick.Stop()
@@ -460,7 +463,7 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	}
 }
 
-// lostBy returns err. If it is not nil, it tells the user of the loss.
+// lostBy returns err. If err is not nil, lostBy tells the user of the loss.
 func (h *holderProcess) lostBy(err error, consequence string) error {
 	if err != nil {
 		h.say("%v%s", err, consequence)

@@ -31,18 +31,18 @@ could not be reached or failed; 2, the arguments are not valid.
 Flags:
 `
 
-// lastRun is what a lock's value says about the runs of its job, and the JSON of
-// dlock last. Programs read the names of its fields.
+// lastRun is what a lock's value says about the runs of its job, and the JSON
+// that dlock last prints. Do not rename the fields, because programs read them.
 type lastRun struct {
 	Lock      string `json:"lock"`
 	Succeeded string `json:"succeeded,omitempty"` // time of the last success
 	Failed    string `json:"failed,omitempty"`    // start of a failed run after it
-	Status    *int   `json:"status,omitempty"`    // of the last run
-	Node      string `json:"node,omitempty"`      // of the last run
+	Status    *int   `json:"status,omitempty"`    // exit status of the last run
+	Node      string `json:"node,omitempty"`      // node of the last run
 }
 
-// String returns the value of the lock. Package recipes writes that of a
-// success, and reads the time of a success from any.
+// String returns the lock's value after a failed run. Package recipes writes
+// the value after a success, and finds the time of the last success in either.
 func (r lastRun) String() string {
 	succeeded := r.Succeeded
 	if succeeded == "" {
@@ -85,7 +85,7 @@ func last(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	run := parseLast(string(value))
 	run.Lock = arguments[0]
 	if t.json {
-		_ = json.NewEncoder(stdout).Encode(run) // stdout remembers its error
+		_ = json.NewEncoder(stdout).Encode(run) // output.status reports write errors
 	} else {
 		t.say("the store is " + t.storeName())
 		fmt.Fprintln(stdout, run.text(time.Now()))
@@ -117,7 +117,7 @@ func (r lastRun) text(now time.Time) string {
 	return fmt.Sprintf("%s %s, with exit status 0 on %s", name, succeeded, r.host())
 }
 
-// host returns the host in the name of the node, or else all of it.
+// host returns the host in the node's name, or the whole name if it has none.
 func (r lastRun) host() string {
 	prefix, _, ok := driver.ParseName(r.Node)
 	if host, found := strings.CutSuffix(prefix, "-W-"); ok && found {

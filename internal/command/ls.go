@@ -43,7 +43,7 @@ func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	for _, name := range names {
 		if t.json {
-			_ = json.NewEncoder(stdout).Encode(lockName{name}) // stdout remembers its error
+			_ = json.NewEncoder(stdout).Encode(lockName{name}) // output.status reports write errors
 		} else {
 			fmt.Fprintln(stdout, cell(name))
 		}
@@ -51,7 +51,7 @@ func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// lockName is the JSON of dlock ls -json. Programs read the name of its field.
+// lockName is the JSON of dlock ls -json. Programs rely on the field's name.
 type lockName struct {
 	Lock string `json:"lock"`
 }

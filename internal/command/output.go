@@ -30,15 +30,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// status returns the exit status of a command that would else exit with status.
-// It prints the first write error.
+// status returns the exit status for a command that returned status. If a write
+// to standard output has failed, it prints the error and returns a failure.
 func (o *output) status(status int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
 		return status
 	}
-	if !errors.Is(o.err, syscall.EPIPE) { // not an error: the reader of the output has exited
+	if !errors.Is(o.err, syscall.EPIPE) { // EPIPE only means that the reader of the output has exited
 		fmt.Fprintf(os.Stderr, "dlock: %v\n", o.err)
 	}
 	return max(status, failedStatus)

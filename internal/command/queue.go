@@ -135,7 +135,6 @@ func isTerminal(w any) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// show prints a queue.
 func (t *tool) show(lock string, contenders []dlock.Contender) {
 	now := time.Now()
 	switch {
@@ -144,7 +143,7 @@ func (t *tool) show(lock string, contenders []dlock.Contender) {
 		for _, c := range contenders {
 			state.Contenders = append(state.Contenders, stateOf(c, now))
 		}
-		_ = json.NewEncoder(t.stdout).Encode(state) // stdout remembers its error
+		_ = json.NewEncoder(t.stdout).Encode(state) // output.status reports write errors
 	case len(contenders) == 0:
 		fmt.Fprintf(t.stdout, "nobody holds %s or waits for it\n", cell(lock))
 	default:
@@ -219,7 +218,7 @@ func sinceOf(c dlock.Contender) time.Time {
 	return since
 }
 
-// columns are those that every table has. DATA follows if there is any.
+// columns are the columns of every table. DATA follows if a contender has data.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
 // table formats contenders as a table, one per row.
@@ -261,7 +260,7 @@ func age(c dlock.Contender, now time.Time) string {
 	return period(now.Sub(since))
 }
 
-// left returns how long the store keeps a contender's session.
+// left returns how much longer the store keeps a contender's session.
 func left(c dlock.Contender) string {
 	if c.SessionLeft <= 0 {
 		return "-"

@@ -54,10 +54,10 @@ const (
 	signalBaseStatus  = 128
 )
 
-// tryFor is how long dlock run -n tries to reach the store without -w.
+// tryFor is how long dlock run -n tries to reach the store if there is no -w.
 const tryFor = 10 * time.Second
 
-// runSettings are the arguments of dlock run, also for the holder process.
+// runSettings are the arguments of dlock run, which the holder process gets, too.
 type runSettings struct {
 	Driver, DSN string
 	Name        string
@@ -168,7 +168,7 @@ func parseRun(args []string) (*runSettings, error) {
 	return r, client.Close() // does no I/O, because there is no session
 }
 
-// runMain implements dlock run, whose command decides what signals do.
+// runMain implements dlock run. It ignores ctx, because signals go to the command.
 func runMain(_ context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 2 && args[0] == holderArgument {
 		return holderMain(args[1])

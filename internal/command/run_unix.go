@@ -20,7 +20,7 @@ const holderArgument = "holder of dlock run"
 
 // order is a message from dlock to its holder process.
 type order struct {
-	Signal    syscall.Signal // to pass on to the command, or to end the wait for the lock
+	Signal    syscall.Signal // passed on to the command, or ends the wait for the lock
 	Delivered bool           // the terminal has already sent Signal to the command
 	Ping      bool           // asks for a Pong if the lease is valid
 }
@@ -47,7 +47,7 @@ type supervisor struct {
 	socket   *os.File
 	orders   *json.Encoder
 	notices  chan notice             // closed when the holder process has exited
-	exited   chan syscall.WaitStatus // of the holder process
+	exited   chan syscall.WaitStatus // wait status of the holder process
 	alone    chan struct{}           // closed when all children have been reaped
 
 	granted bool
@@ -280,7 +280,7 @@ func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none is left and, unless alone is nil, it
+// the process group. It returns when none is left and alone, unless it is nil,
 // is closed.
 func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once

@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// onlyFromHere refuses requests that a page of another site makes a browser send:
-// under a name of its own that resolves to this machine, or with an Origin.
+// onlyFromHere refuses requests that a browser sends for a page of another site:
+// Host is that site's name, which resolves to this machine, or there is an Origin.
 func onlyFromHere(h http.Handler) http.Handler {
 	local := func(raw string) bool {
 		u, err := url.Parse(raw)
@@ -96,19 +96,19 @@ func onlyFromHere(h http.Handler) http.Handler {
 	})
 }
 
-// page is the page of all locks.
+// page is the web page that shows the locks.
 type page struct {
 	tool   *tool
 	client *dlock.Client
 	prefix string
 
-	mu   sync.Mutex // held during a look, so that there is one at a time
-	seen glance     // guarded by mu, as the rest
+	mu   sync.Mutex // held while the store is read, so that only one request reads it at a time
+	seen glance     // guarded by mu, as are err and next
 	err  error
-	next time.Time // the earliest time of the next look
+	next time.Time // when the store may be read again
 }
 
-// look returns what the last look has found, which may be a second old.
+// look returns the state of the locks, which may be up to a second old.
 func (p *page) look(ctx context.Context) (glance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		view.Err = printable(p.tool.store.hide(p.tool.explain(err), p.tool.args))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = html.Execute(w, view) // the browser has gone
+	_ = html.Execute(w, view) // fails only if the browser has gone
 }
 
 var html = template.Must(template.New("").Parse(`<!DOCTYPE html>

@@ -31,14 +31,15 @@ const (
 	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 )
 
-// store is a command's store: by flags, else environment, else config file.
+// store is a command's store. Flags take precedence over the environment, which
+// takes precedence over a config file.
 type store struct {
 	driver, dsn string // as given by flags; after resolve, the values in effect
 	config      string // path of the config file; empty means the default paths
 }
 
-// systemConfig is the config file of a machine. It is the last place, because
-// sudo and cron drop the environment of the user.
+// systemConfig is the config file of a machine. It is read last, and serves
+// commands under sudo and cron, which drop the environment of the user.
 var systemConfig = "/etc/dlock/config"
 
 // flags defines the flags that name the store.
@@ -103,8 +104,8 @@ func (s *store) resolve() error {
 	return nil
 }
 
-// schemes maps the schemes of data source names to their drivers. The others are
-// the names of drivers.
+// schemes maps the schemes of data source names to their drivers, unless a
+// scheme is itself the name of its driver.
 var schemes = map[string]string{"rediss": "redis", "valkey": "redis", "valkeys": "redis", "unix": "redis", "postgresql": "postgres"}
 
 // driverOf returns the driver whose scheme a data source name has, or "".
@@ -139,7 +140,7 @@ func (s *store) readConfig() (found source, err error) {
 		if dir, err := os.UserConfigDir(); err == nil {
 			paths = append(paths, filepath.Join(dir, "dlock", "config"))
 		}
-		if filepath.IsAbs(systemConfig) { // it is not on Windows
+		if filepath.IsAbs(systemConfig) { // false on Windows
 			paths = append(paths, systemConfig)
 		}
 	}

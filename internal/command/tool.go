@@ -27,7 +27,7 @@ type tool struct {
 	store   store
 	json    bool
 	timeout time.Duration
-	server  atomic.Value // a string, of the latest session
+	server  atomic.Value // a string: the server of the latest session
 
 	args           []string // as typed
 	stdout, stderr io.Writer
@@ -37,7 +37,7 @@ func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) 
 	t := &tool{name: name, help: help, needs: needs, timeout: 10 * time.Second, args: args, stdout: stdout, stderr: stderr}
 	t.flags = flag.NewFlagSet("dlock "+name, flag.ContinueOnError)
 	t.flags.SetOutput(io.Discard)
-	if name != "doctor" { // which limits each of its steps
+	if name != "doctor" { // doctor limits each of its steps instead
 		t.flags.DurationVar(&t.timeout, "timeout", t.timeout, "how long to wait for the store")
 	}
 	t.store.flags(t.flags)
@@ -110,7 +110,7 @@ func (t *tool) failed(err error) int {
 }
 
 // explain returns the text of an error. If the store could not be reached in
-// time, it adds which store that was.
+// time, explain adds the name of the store.
 func (t *tool) explain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "dlock: ")
 	if errors.Is(err, context.DeadlineExceeded) {

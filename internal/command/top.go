@@ -42,8 +42,8 @@ Flags:
 
 const (
 	topEvery  = 2 * time.Second
-	mostLooks = 500 // queues that one look lists, to bound the load of the store
-	sideLooks = 8   // of these at the same time
+	mostLooks = 500 // the most queues to list, which limits the load on the store
+	sideLooks = 8   // how many of these to list at the same time
 )
 
 // top implements "dlock top".
@@ -88,15 +88,15 @@ func top(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// glance is what one look at a store has found. The fields of the JSON are those
-// of dlock top -json. Do not rename them, because programs read them.
+// glance is the state of a store's locks, and the JSON that dlock top -json
+// prints. Do not rename the fields, because programs read them.
 type glance struct {
 	Store string      `json:"store"`
 	Time  time.Time   `json:"time"`
 	Locks []lockState `json:"locks"`
 	More  int         `json:"more"` // locks that were left out
 
-	all [][]dlock.Contender // of each lock
+	all [][]dlock.Contender // contenders for each of Locks
 }
 
 type lockState struct {
@@ -104,8 +104,8 @@ type lockState struct {
 	Contenders []contenderState `json:"contenders"`
 }
 
-// glance lists the queues of all locks, those with most waiters first. Of too
-// many locks, it takes those whose names come first.
+// glance lists the queues of all locks, those with most waiters first. If there
+// are too many locks, it lists those whose names come first.
 func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) (glance, error) {
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) 
 	g.Store, g.Time = t.storeName(), time.Now()
 	order := make([]int, 0, len(names))
 	for i := range names {
-		if len(queues[i]) > 0 { // else it was released since Walk
+		if len(queues[i]) > 0 { // otherwise the lock was released after Walk
 			order = append(order, i)
 		}
 	}
@@ -154,7 +154,7 @@ func waiters(queue []dlock.Contender) (n int) {
 	return n
 }
 
-// cut leaves the first locks only.
+// cut returns g with no more than the given number of locks.
 func (g glance) cut(most int) glance {
 	if over := len(g.Locks) - most; over > 0 {
 		g.Locks, g.all, g.More = g.Locks[:most], g.all[:most], g.More+over
@@ -162,11 +162,10 @@ func (g glance) cut(most int) glance {
 	return g
 }
 
-// showAll prints what a look has found.
 func (t *tool) showAll(g glance, rows int) {
 	g = g.cut(rows)
 	if t.json {
-		_ = json.NewEncoder(t.stdout).Encode(g) // stdout remembers its error
+		_ = json.NewEncoder(t.stdout).Encode(g) // output.status reports write errors
 		return
 	}
 	if isTerminal(t.stdout) {
