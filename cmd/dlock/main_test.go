@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	if signal.Ignored(syscall.SIGHUP) { // under nohup; what is caught, child processes do not ignore
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; child processes do not ignore a signal that this process catches
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
@@ -44,8 +44,8 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// safeBuffer collects the output of a process, which a test may read while the process
-// still runs.
+// safeBuffer collects the output of a process. A test may read it while the
+// process still runs.
 type safeBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -35,7 +35,7 @@ type run struct {
 	lines   *bufio.Scanner
 	printed strings.Builder // what lines has read
 	stderr  safeBuffer
-	pids    map[string]int // of the child processes, by the names of their workers
+	pids    map[string]int // process ids of the children, by the names of their workers
 }
 
 // newRun returns a demo with a session timeout of 5 s.
@@ -48,7 +48,7 @@ func newRun(t *testing.T, args ...string) *run {
 	require.NoError(t, err)
 	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
 	t.Cleanup(func() {
-		for _, pid := range r.pids { // if the test has failed
+		for _, pid := range r.pids { // some are left if the test has failed
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
@@ -71,7 +71,7 @@ func startWorkers(t *testing.T, hold string) *run {
 	return r
 }
 
-// startFault starts a demo of the fault and waits until the fault has begun.
+// startFault starts a demo with this fault and waits until the fault has begun.
 func startFault(t *testing.T, fault, verb string) *run {
 	r := newRun(t, "-fault", fault, "-hold", "100ms")
 	require.NoError(t, r.Start())
@@ -153,7 +153,7 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 		t.Run(sent.String(), func(t *testing.T) {
 			r := startWorkers(t, "10m")
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
-			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal is closed, sends it twice
+			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal is closed, sends others twice
 				r.readUntil(t, "  leaves  ")
 				require.NoError(t, r.Process.Signal(sent))
 			}

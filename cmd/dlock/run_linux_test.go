@@ -44,7 +44,7 @@ func newJob(t *testing.T, dsn, script string, flags ...string) *job {
 	j.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	j.Env = append(j.Env, "DLOCK_TEST_JOB="+name)
 	t.Cleanup(func() {
-		for _, pid := range marked("DLOCK_TEST_JOB=" + name) { // after a failure
+		for _, pid := range marked("DLOCK_TEST_JOB=" + name) { // some are left if the test has failed
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if j.Process != nil && j.ProcessState == nil {
@@ -250,8 +250,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// In such a place dlock would kill the wrong processes, and the command would go
-// on under the next holder.
+// If dlock ran the command, it would kill the wrong processes after a loss, and
+// the command would go on beside the next holder.
 func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
 		j := newJob(t, longStore(t), "echo wrong")
@@ -302,7 +302,7 @@ func TestAsProcess1OfAContainer(t *testing.T) {
 			next := j.startNext(t, dsn)
 			requireContenders(t, dsn, 2)
 
-			stray := exec.Command("nsenter", "-t", strconv.Itoa(j.Process.Pid), "-p", "sh", "-c", "cat <&3 &") // as kubectl exec may leave it
+			stray := exec.Command("nsenter", "-t", strconv.Itoa(j.Process.Pid), "-p", "sh", "-c", "cat <&3 &") // kubectl exec may leave such a process
 			r, w, err := os.Pipe()
 			require.NoError(t, err)
 			stray.ExtraFiles = []*os.File{r}
@@ -366,7 +366,7 @@ func TestASignalEndsTheWaitAndLeavesNothingInTheQueue(t *testing.T) {
 		requireContenders(t, dsn, 2)
 		require.NoError(t, waiter.Process.Signal(sent))
 		if sent == syscall.SIGTERM {
-			_ = waiter.Process.Signal(sent) // as timeout does
+			_ = waiter.Process.Signal(sent) // the timeout command sends it twice
 		}
 		assert.Empty(t, waiter.ends(t, 128+int(sent)))
 		assert.Equal(t, 1, contenderCount(t, dsn))
@@ -451,7 +451,7 @@ func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
 	j.Path = "/bin/sh"
 	out, err := j.Output()
 	require.NoError(t, err)
-	var ignored uint64 // perhaps with other signals that the test ignores
+	var ignored uint64 // includes other signals if the test ignores them
 	_, err = fmt.Sscanf(string(out), "SigIgn:\t%x\n", &ignored)
 	require.NoError(t, err, "%q", out)
 	assert.NotZero(t, ignored&(1<<(syscall.SIGHUP-1)))
@@ -464,7 +464,7 @@ func TestNothingOfACommandOutlivesALockThatIsLost(t *testing.T) {
 		return func(t *testing.T, j *job, _ string) { require.NoError(t, syscall.Kill(j.holderProcess(t), sent)) }
 	}
 	for name, c := range map[string]struct {
-		timeout string // of the session
+		timeout string // session timeout
 		strike  func(t *testing.T, j *job, removable string)
 		says    string
 	}{
@@ -565,7 +565,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sessions, 1)
 	require.NoError(t, os.Remove(sessions[0]))
-	requireContenders(t, dsn, 0) // any session's request makes the store notice the removal
+	requireContenders(t, dsn, 0) // its request makes the store notice the removal
 	if rest := j.ends(t, 123); rest != "" {
 		assert.Fail(t, "there was a grace", rest)
 	}
@@ -574,10 +574,10 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 
 func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	dsn := t.TempDir() + "?session_timeout=16s" // for a grace of 2 s
+	dsn := t.TempDir() + "?session_timeout=16s" // so that the remaining processes get a grace of 2 s
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
-	r, w, err := os.Pipe() // the remaining processes keep it open
+	r, w, err := os.Pipe() // the remaining processes keep w open
 	require.NoError(t, err)
 	j.Stdout, j.out = w, bufio.NewReader(r)
 	require.NoError(t, j.Start())
