@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A data source name with one server, in three parts: the second is the server.
+// Each splits a data source name with one server into three parts, of which the
+// second is the server.
 var (
 	withScheme   = regexp.MustCompile(`^([a-z]+://(?:[^/?@]*@)?)([^/?@,]+)((?:[/?].*)?)$`)
 	withBrackets = regexp.MustCompile(`^((?:[^/]*@)?tcp\()([^(),]+)(\)/.*)$`)
@@ -92,7 +93,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// close waits until the connections, whose client has exited, are closed.
+// close waits until all connections are closed. Their client has already exited.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.done.Wait()

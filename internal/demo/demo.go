@@ -110,8 +110,8 @@ const (
 	faultKill  = "kill"
 )
 
-// faults tells of each fault what it has done to the first worker, and with
-// which request of the worker it comes.
+// faults says what each fault does to the first worker, and at which request of
+// that worker it strikes.
 var faults = map[string]struct{ done, at string }{
 	faultPause: {"paused", askPause},
 	faultCut:   {"cut off", askWrite},

@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// apart is the driver of a store that is not shared: each process has its own.
-// So locks do not exclude each other.
+// apart is the driver of a store that is not shared: each process has its own,
+// so that locks do not exclude each other.
 type apart struct{ *memdriver.Store }
 
 func (a apart) OpenConnector(string) (driver.Connector, error) { return a, nil }
@@ -116,7 +116,7 @@ func TestTheTokenKeepsALateWriteOut(t *testing.T) {
 	}
 }
 
-// newRunInMemory returns a run whose store a test may hit.
+// newRunInMemory returns a run with a store into which a test can inject faults.
 func newRunInMemory(t *testing.T, ctx context.Context, args ...string) (*run, *bytes.Buffer) {
 	s, err := parse(args)
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestAHolderSeesTheCounterChange(t *testing.T) {
 			if m.Do == askRead {
 				reads++
 			}
-			return reply{Value: reads} // as if another worker wrote in between
+			return reply{Value: reads} // a new value, as if another worker had written in between
 		})
 		c := dlock.NewClient(memdriver.New())
 		defer c.Close()
@@ -225,14 +225,14 @@ func TestTheCounterRefusesAWriterWhenALaterOneHasReadIt(t *testing.T) {
 	second := attempt{Number: 2, Mode: dlock.Exclusive, Token: 8}
 	reader := attempt{Number: 3, Mode: dlock.Shared, Token: 9}
 	r.answer(message{Do: askRead, Attempt: second})
-	r.answer(message{Do: askRead, Attempt: reader}) // readers do not count
+	r.answer(message{Do: askRead, Attempt: reader}) // a reader makes the counter refuse nobody
 	r.answer(message{Do: askWrite, Attempt: first, Value: 1})
 	r.answer(message{Do: askWrite, Attempt: second, Value: 2})
 	assert.Equal(t, counter{value: 2, sum: 2, seen: 8}, r.counter)
 	assert.Equal(t, 1, strings.Count(out.String(), "REFUSED   0 + 1 = 1 with token 7: the counter has seen token 8\n"))
 }
 
-// Any client of the store can choose node names. They must not be able to
+// Any client of the store can choose node names, which must not be able to
 // manipulate an operator's terminal.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {

@@ -15,8 +15,8 @@ import (
 type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
 	checks      []*check
-	err         error  // of the store or of the demo itself
-	story       string // of the fault
+	err         error  // error of the store or of the demo itself
+	story       string // what the fault has done
 	interrupted bool
 }
 
@@ -75,8 +75,8 @@ func judgeLock(held []*attempt) []*check {
 				order.violated("%s held it from %s although %s, from %s, was ahead",
 					earlier.Place.Name, seconds(earlier.Granted), t.Place.Name, seconds(t.Granted))
 			}
-			// With such a token, a resource could not tell a late write from a
-			// valid one.
+			// If tokens did not rise, a resource could not tell a late write
+			// from a valid one.
 			if earlier.Mode == dlock.Exclusive && t.Token <= earlier.Token {
 				tokens.violated("%s got %d, after %s had got %d", t.label(), t.Token, earlier.label(), earlier.Token)
 			}

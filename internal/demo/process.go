@@ -29,7 +29,7 @@ type order struct {
 type child struct {
 	cmd    *exec.Cmd
 	out    io.Reader
-	killed bool // by the fault
+	killed bool // whether the fault has killed it
 
 	mu     sync.Mutex
 	orders *json.Encoder // guarded by mu
@@ -88,7 +88,7 @@ func startChild(ctx context.Context, s settings) (*child, error) {
 		c.send(order{Stop: true})
 		return os.ErrProcessDone // so that Wait reports how the child itself exits
 	}
-	c.cmd.WaitDelay = 30 * time.Second // for the child to stop
+	c.cmd.WaitDelay = 30 * time.Second // how long the child may take to stop
 	c.cmd.Stderr = os.Stderr           // the child writes to it only when it panics
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *child) follow(r *run) error {
 
 // parent is the run as seen by a child process.
 type parent struct {
-	paused  int // as in settings
+	paused  int // see settings.Paused
 	mu      sync.Mutex
 	out     *json.Encoder // guarded by mu
 	replies chan reply
@@ -161,7 +161,7 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	return statusOK
 }
 
-// listen receives the parent's orders, and ends this process with its parent.
+// listen receives the parent's orders, and ends this process if the parent dies.
 func (p *parent) listen(orders *json.Decoder, stop func()) {
 	for {
 		var o order
@@ -186,8 +186,8 @@ func (p *parent) ask(m message) reply {
 	return <-p.replies
 }
 
-// exit ends this process, because the parent has died. A process that the
-// parent has paused must end, too.
+// exit ends this process, because the parent has died. If the parent has paused
+// a process, exit wakes it, so that it ends, too.
 func (p *parent) exit() {
 	if paused, err := os.FindProcess(p.paused); err == nil && p.paused != 0 {
 		continueProcess(paused)

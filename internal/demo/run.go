@@ -28,7 +28,7 @@ type run struct {
 	store *memdriver.Store     // nil unless the store is in memory
 	hit   func() (heal func()) // hits the first worker with the fault
 
-	// The channels of events, closed when they have happened.
+	// Each channel stands for an event, and is closed when it has happened.
 	begun   chan struct{} // every worker has a session
 	holding chan struct{} // the first worker has taken the lock, or has ended
 	written chan struct{} // another worker has written, or has ended
@@ -36,7 +36,7 @@ type run struct {
 	healed sync.WaitGroup // waits for the end of the fault
 
 	mu       sync.Mutex // guards what follows while workers run
-	start    time.Time  // when begun came
+	start    time.Time  // when begun was closed
 	ready    int        // number of workers with a session
 	attempts []*attempt // by worker; nil for a worker that has not asked for the lock
 	err      error      // the first error, because later ones follow from it
@@ -47,7 +47,7 @@ type run struct {
 // counter is the resource that the lock protects.
 type counter struct {
 	value int
-	sum   int        // of all numbers that were added; the value unless a number was lost
+	sum   int        // of all numbers that were added; equals value unless one was lost
 	seen  int64      // the greatest token of a writer
 	late  *lateWrite // the write that the fault has delayed, or nil
 }
@@ -61,11 +61,11 @@ type lateWrite struct {
 // attempt records how a worker takes and uses the lock.
 type attempt struct {
 	Worker  string
-	Number  int // of the worker, from 1; a writer adds it to the counter
+	Number  int // number of the worker, from 1; a writer adds it to the counter
 	Mode    dlock.Mode
-	Place   driver.Place  // of its last node; zero if it had none
-	Asked   time.Duration // since the run began
-	Granted time.Duration // after Lock has returned
+	Place   driver.Place  // place of the last node; zero if there was none
+	Asked   time.Duration // when the worker asked for the lock, since the run began
+	Granted time.Duration // when Lock had returned
 	Ended   time.Duration // when the lock was last known to be held, or the wait ended
 	Held    bool          // false if the lock was not granted, or was lost before it was used
 	Token   int64
@@ -76,10 +76,10 @@ type attempt struct {
 type outcome int
 
 const (
-	served outcome = iota // or interrupted
+	served outcome = iota // used the lock to the end, or until the run was interrupted
 	lost                  // the session ended or an operator removed the node
 	failed                // an error of the store
-	killed                // by the fault
+	killed                // the fault has killed the worker
 )
 
 func (t *attempt) label() string {
@@ -89,19 +89,19 @@ func (t *attempt) label() string {
 	return t.Worker + " W"
 }
 
-// message is what a worker tells the run. It has the attempt so far, so that
-// the run has it even if the worker is killed.
+// message is what a worker sends to the run. It contains the attempt so far,
+// which the run needs if the worker is killed.
 type message struct {
 	Do      string // a verb to print, or one of the requests below
 	What    string // printed after the verb
 	Attempt attempt
-	Value   int // to be written
+	Value   int // the value to write
 }
 
 type reply struct {
 	OK    bool          // false if the run has been stopped
 	At    time.Duration // time of the event, or the current time
-	Value int           // of the counter
+	Value int           // value of the counter
 }
 
 const (
@@ -142,7 +142,7 @@ func newRun(ctx context.Context, s *settings, out io.Writer) *run {
 	}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	if s.Driver == inMemory {
-		// A fault lasts until the session has ended.
+		// The timeout is short, because a fault lasts until the session has ended.
 		r.store = memdriver.New(memdriver.WithSessionTimeout(2 * time.Second))
 	}
 	return r
@@ -164,8 +164,8 @@ token that it has seen, and refuses smaller ones.
 	fmt.Fprintln(r.out)
 }
 
-// play runs the workers until all have ended. An error means that the run has
-// not begun. Later errors are left to the verdict.
+// play runs the workers until all have ended. It returns an error only if the
+// run cannot begin. Later errors go into the verdict.
 func (r *run) play() error {
 	begin := r.beginProcess
 	if r.store != nil {
@@ -193,7 +193,7 @@ func (r *run) play() error {
 	return cmp.Or(r.err, r.ctx.Err())
 }
 
-// fail stops the run because of an error, which may repeat the password.
+// fail stops the run because of a worker's error, and hides the store's password.
 func (r *run) fail(n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,8 +262,8 @@ func (r *run) answer(m message) reply {
 	return a
 }
 
-// admit waits until a worker may begin. With a fault, the first worker must be
-// the first holder.
+// admit waits until a worker may begin. If there is a fault, the other workers
+// wait until the first one has taken the lock.
 func (r *run) admit(n int) bool {
 	r.mu.Lock()
 	if r.ready++; r.ready == r.Workers {

@@ -17,12 +17,12 @@ const (
 	betweenTries = 50 * time.Millisecond
 )
 
-// modes has a letter for each worker, and begins again after the last: R for a
-// reader, W for a writer.
+// modes has a letter for each worker: R for a reader, W for a writer. Workers
+// beyond the last letter begin again with the first.
 const modes = "RRRWWRRRRW"
 
-// worker is one contender, with its own client and host name. Its attempt is
-// told to the run with each message.
+// worker is one contender, with its own client and host name. Each message to
+// the run includes its attempt.
 type worker struct {
 	*settings
 	attempt
@@ -37,7 +37,6 @@ func newWorker(s *settings, n int, ask func(message) reply) *worker {
 	return &worker{s, attempt{Worker: s.worker(n), Number: n, Mode: mode}, ask}
 }
 
-// worker returns the name of a worker.
 func (s *settings) worker(n int) string {
 	return fmt.Sprintf("worker-%0*d", len(strconv.Itoa(s.Workers)), n)
 }
@@ -69,7 +68,7 @@ func (w *worker) run(ctx context.Context, c *dlock.Client) error {
 	return cmp.Or(err, c.Close())
 }
 
-// after returns the worker's delay, with which the workers ask in order.
+// after returns a delay that makes the workers ask in the order of their numbers.
 func (w *worker) after() time.Duration {
 	return time.Duration(w.Number) * min(w.Hold, time.Second) / 13
 }
@@ -110,7 +109,7 @@ func (w *worker) contend(ctx context.Context, m *dlock.RWMutex) error {
 	return nil
 }
 
-// end records why an attempt ends early, and returns an error of the store.
+// end records why an attempt ends early. It returns err if the store has failed.
 func (w *worker) end(ctx context.Context, err error) error {
 	verb := "ERROR"
 	switch w.Outcome = failed; {
@@ -129,7 +128,7 @@ func (w *worker) end(ctx context.Context, err error) error {
 	return nil
 }
 
-// holds reports whether the lock is still held, and records until when it was.
+// holds reports whether the lock is still held and, if so, records the time.
 func (w *worker) holds(l *dlock.Lock) bool {
 	at := w.tell(askTime, "").At
 	if err := l.Err(); err != nil {
