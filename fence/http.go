@@ -27,9 +27,10 @@ func SetToken(h http.Header, resource string, token int64) {
 	h.Set(header, mime.FormatMediaType(strconv.FormatInt(token, 10), parameters))
 }
 
-// Token returns what SetToken has set. The resource is empty if the header names
-// none. The error matches [ErrNoToken] if there is no such header, and
-// [ErrInvalid] if the header is malformed or occurs several times.
+// Token returns the resource and the token that SetToken put into the header. The
+// resource is empty if there is none. The error matches [ErrNoToken] if there is
+// no such header, and [ErrInvalid] if the header is malformed or occurs several
+// times.
 func Token(h http.Header) (resource string, token int64, err error) {
 	values := h.Values(header)
 	switch len(values) {

@@ -24,12 +24,12 @@ type mark struct {
 	token int64 // guarded by mu
 }
 
-// Do keeps the token of a writer, calls f and returns its error. If a greater
-// token was kept before, Do does not call f, and the error matches [ErrStale].
+// Do records the token of a writer, calls f and returns its error. If a greater
+// token is already recorded, Do does not call f, and the error matches [ErrStale].
 //
 // Do compares the token and runs f as one step: other calls for the resource wait
-// until f has returned. So f must not call Do or Check for the same resource.
-// The token is kept even if f returns an error or panics.
+// until f has returned. So f must not call Do or Check for the same resource. The
+// token stays recorded even if f returns an error or panics.
 func (m *Marks) Do(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {
@@ -45,8 +45,8 @@ func (m *Marks) Do(resource string, token int64, f func() error) error {
 }
 
 // DoAll is Do for a lock that is held in a majority of several stores: see
-// [Table.RaiseAll]. The marks are those of [Part]. A call with an invalid token or
-// resource keeps no token.
+// [Table.RaiseAll]. The tokens are recorded under the names that [Part]
+// returns. A call with an invalid token or resource records none.
 func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	return f()
 }
 
-// Check is Do for a reader: it keeps no token, and readers run f concurrently.
+// Check is Do for a reader: it records no token, and readers run f concurrently.
 func (m *Marks) Check(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {

@@ -38,9 +38,9 @@ type Table struct {
 	Epoch int64
 }
 
-// Tx is a transaction: a *sql.Tx, or one of a library on database/sql. A *sql.DB
-// is none, because a token is worthless unless it is compared in the transaction
-// that writes.
+// Tx is a transaction: a *sql.Tx, or one of a library on database/sql. A
+// *sql.DB does not implement Tx, because a token protects nothing unless it is
+// compared in the transaction that writes.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -71,17 +71,17 @@ func (t Table) Add(ctx context.Context, db *sql.DB, resource string) error {
 	return explain(err, "add", resource)
 }
 
-// Raise keeps the token of a writer, or returns an error that matches [ErrStale]
-// if a greater token was kept before. The resource's row stays locked until the
-// transaction ends, so no other holder gets past it meanwhile.
+// Raise records the token of a writer, or returns an error that matches
+// [ErrStale] if a greater token is already recorded. The resource's row stays
+// locked until the transaction ends, so the calls of other holders wait.
 //
-// Call it before the transaction reads or writes anything else, and roll back
+// Call Raise before the transaction reads or writes anything else, and roll back
 // after any error. Repeat a transaction that the database asks to repeat:
 // PostgreSQL with SQLSTATE 40001 or 40P01, MySQL and MariaDB with error 1020,
 // 1205 or 1213. On SQLite, begin transactions with BEGIN IMMEDIATE.
 //
-// The error matches [ErrInvalid] if the database does not keep the token, because
-// of a trigger, a rule or row-level security.
+// The error matches [ErrInvalid] if the database does not store the token,
+// because of a trigger, a rule or row-level security.
 //
 // Without the resource's row, the error matches [sql.ErrNoRows]: see [Table.Add].
 func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) error {
@@ -89,7 +89,7 @@ func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) e
 		return err
 	}
 	// Incrementing checks changes the row even if the token is equal. Otherwise
-	// MySQL would not count it.
+	// MySQL would report that the statement has changed no row.
 	result, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
 		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
 		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,
@@ -110,13 +110,13 @@ func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) e
 	return err
 }
 
-// Check compares the token of a reader and does not keep it. Its error matches
-// [ErrStale] if a later writer has committed. On MySQL and MariaDB, it takes a
-// shared lock on the resource's row, and may ask to repeat the transaction as Raise
-// does. Elsewhere it locks nothing.
+// Check compares the token of a reader, but does not record it. Its error
+// matches [ErrStale] if a later writer has committed. On MySQL and MariaDB, it
+// takes a shared lock on the resource's row, and the database may ask to repeat
+// the transaction, as with Raise. Other databases lock nothing.
 //
-// Call it after the last read of the transaction. If it then returns nil, nothing
-// that was read is the work of a later writer.
+// Call Check after the last read of the transaction. If it returns nil, nothing
+// that was read comes from a later writer.
 func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
@@ -125,12 +125,12 @@ func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) e
 	return err
 }
 
-// latest makes MySQL and MariaDB read what is committed, as locking reads of the
-// transaction may have done, and not its snapshot. Other databases take it for a
-// comment.
+// latest makes MySQL and MariaDB read the latest committed row, not the one in
+// the transaction's snapshot, because locking reads of the transaction may have
+// seen newer data than the snapshot. Other databases take it for a comment.
 const latest = " /*! LOCK IN SHARE MODE */"
 
-// compare returns what is kept, and an error if the token is stale.
+// compare returns the recorded epoch and token, and an error if token is stale.
 func (t Table) compare(ctx context.Context, tx Tx, resource string, token int64) (epoch, kept int64, err error) {
 	epoch, kept, err = t.read(ctx, tx, resource, latest)
 	switch {
@@ -143,11 +143,11 @@ func (t Table) compare(ctx context.Context, tx Tx, resource string, token int64)
 	return epoch, kept, err
 }
 
-// RaiseAll is Raise for a lock that is held in a majority of several stores. The
-// argument tokens has one token per store, always in the same order, and 0 for a
-// store in which the lock is not held. Each store has its own row, named by
-// [Part], and each row needs an Add. The error matches [ErrStale] if any token is
-// stale.
+// RaiseAll is Raise for a lock that is held in a majority of several stores.
+// The argument tokens has one token per store, always in the same order, and 0
+// for a store in which the lock is not held. Each store has its own row, named
+// by [Part], which must be added with [Table.Add]. The error matches [ErrStale]
+// if any token is stale.
 func (t Table) RaiseAll(ctx context.Context, tx Tx, resource string, tokens []int64) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err
@@ -180,8 +180,8 @@ func checkMajority(resource string, tokens []int64) error {
 	return nil
 }
 
-// Part returns the name under which a resource's token for the store with index i
-// is kept, such as "account/7#0".
+// Part returns the name under which a resource's token for the store with index
+// i is recorded, such as "account/7#0".
 func Part(resource string, i int) string { return resource + "#" + strconv.Itoa(i) }
 
 type querier interface {

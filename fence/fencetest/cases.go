@@ -117,8 +117,9 @@ func restart(r run) error {
 	)
 }
 
-// largeTokens sends a power of two, and then the number before it: whatever keeps
-// fewer bits takes one of these for a smaller one, or for an equal one.
+// largeTokens writes with each power of two, and then with the number before it,
+// which must be refused. A resource that keeps too few bits accepts it, or takes
+// the power of two for a smaller token than the one before.
 func largeTokens(r run) error {
 	const bits = 63
 	var steps []func() error

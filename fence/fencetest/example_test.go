@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// shelf is a resource of the application that compares tokens itself.
+// shelf is a resource of the application, which compares tokens itself.
 type shelf struct {
 	mu    sync.Mutex
 	text  string
@@ -50,7 +50,7 @@ func TestShelfRefusesLateWrites(t *testing.T) {
 	fencetest.Run(t, func(*testing.T) fencetest.Resource { return resource{new(shelf)} })
 }
 
-// A slow resource gets more time.
+// A slow resource needs a longer Wait.
 func ExampleOptions_Run() {
 	testShelf := func(t *testing.T) {
 		fencetest.Options{Wait: 5 * time.Second}.Run(t, func(*testing.T) fencetest.Resource { return resource{new(shelf)} })

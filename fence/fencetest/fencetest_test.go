@@ -46,7 +46,7 @@ func (r *marked) Read(_ context.Context, token int64) (value string, err error) 
 type served struct {
 	handler http.Handler
 	value   string
-	pauses  sync.Map // from body to pause
+	pauses  sync.Map // the functions pause, by the body of the request
 }
 
 func newServed() *served {
@@ -96,7 +96,7 @@ func TestHandlerPasses(t *testing.T) {
 	Options{Wait: 20 * time.Millisecond}.Run(t, func(*testing.T) Resource { return newServed() })
 }
 
-// flawed is a resource that is correct apart from its fault.
+// flawed is a resource that is correct except for one fault.
 type flawed struct {
 	fault string
 	mu    sync.Mutex
