@@ -19,10 +19,10 @@ func members(queue []dlock.Contender) (nodes []string) {
 }
 
 // assign returns the index of the member that gets each of n shards, and nil if
-// there are no members. It is rendezvous hashing with bounded loads: the pairs of
-// shards and members take turns in the order of their hashes, and a member that
-// has its part of n, rounded up, gets no more. All processes must compute the
-// same, whatever version of this package they run.
+// there are no members. It is rendezvous hashing with bounded loads: the pairs
+// of shards and members are taken in the order of their hashes, and a member
+// that has its share of n, rounded up, gets no more. All processes must compute
+// the same, whatever version of this package they run.
 func assign(members []string, n int) []int {
 	if len(members) == 0 {
 		return nil
@@ -44,7 +44,7 @@ type pair struct {
 	shard, member int
 }
 
-// ranked returns all pairs, that of the greatest hash first.
+// ranked returns all pairs of a shard and a member, the greatest hash first.
 func ranked(members []string, n int) []pair {
 	pairs := make([]pair, 0, n*len(members))
 	for i, m := range members {

@@ -31,14 +31,14 @@ func TestEachMemberGetsAtMostItsPartRoundedUp(t *testing.T) {
 	assert.Empty(t, assign(nil, 3))
 }
 
-// A change of the function would make processes of two versions disagree.
+// If assign changed, processes of two versions would disagree.
 func TestTheAssignmentNeverChanges(t *testing.T) {
 	members := []string{"web1-R-0000000000", "web2-R-0000000001", "web1-R-0000000002"}
 	assert.Equal(t, []int{1, 0, 2, 1, 0, 0, 2, 1, 2, 1}, assign(members, 10))
 }
 
-// With unlimited parts, exactly n/m shards would move on average. The limit costs
-// some more.
+// If members could get any number of shards, exactly n/m of them would move on
+// average. The limit makes some more move.
 func TestAboutOnePartMovesOnAChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const changes = 30

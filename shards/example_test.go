@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/shards"
 )
 
-// A process that runs alone works on all shards. When another one runs the same
-// name, it gets half of them.
+// A process that is alone works on all shards. If another process calls Run
+// with the same name, it gets half of them.
 func ExampleRun() {
 	client, err := dlock.Open("mem", "")
 	if err != nil {
@@ -20,7 +20,7 @@ func ExampleRun() {
 	}
 	defer client.Close()
 
-	ctx, stop := context.WithCancel(context.Background()) // usually signal.NotifyContext
+	ctx, stop := context.WithCancel(context.Background()) // a real program uses signal.NotifyContext
 	var begun atomic.Int32
 	err = shards.Run(ctx, client, "mail", 4, func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		if begun.Add(1) == 4 {

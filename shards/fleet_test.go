@@ -18,24 +18,24 @@ import (
 	"github.com/dlock-go/dlock/shards"
 )
 
-// sessionTimeout is that of memdriver.
+// sessionTimeout is the default of memdriver.
 const sessionTimeout = 10 * time.Second
 
-// fleet is a number of workers on one store, in virtual time. It fails the test
-// as soon as a shard has two workers.
+// fleet is a group of workers on one store, in virtual time. It fails the test
+// as soon as two workers work on the same shard.
 type fleet struct {
 	*testing.T
 	store *memdriver.Store
 	n     int
 
 	mu     sync.Mutex
-	at     []stint // the latest on each shard
-	tokens []int64 // the latest of each shard
+	at     []stint // the latest call of work for each shard
+	tokens []int64 // the latest token of each shard's lock
 }
 
 // stint is one call of work.
 type stint struct {
-	worker string // empty: nobody is working
+	worker string // empty if nobody is working
 	lock   *dlock.Lock
 }
 
@@ -62,10 +62,10 @@ type worker struct {
 	result chan error
 	mu     sync.Mutex
 	last   driver.Session
-	dead   bool // it cannot connect
+	dead   bool // whether it cannot connect
 }
 
-// connectorOf notes the session of a worker.
+// connectorOf connects to the store, and remembers the worker's session.
 type connectorOf struct {
 	*worker
 	store driver.Connector
@@ -93,7 +93,7 @@ func (w *worker) session() driver.Session {
 	return faults.Unwrap(w.last)
 }
 
-// kill cuts a worker off for good, as if its process had died, until revive.
+// kill cuts a worker off until revive is called, as if its process had died.
 func (f *fleet) kill(w *worker) (revive func()) {
 	heal := f.store.Faults().CutOff(w.session())
 	w.setDead(true)
@@ -119,7 +119,6 @@ func (f *fleet) client(name string, opts ...dlock.Option) *worker {
 	return w
 }
 
-// join starts a worker.
 func (f *fleet) join(name string, opts ...dlock.Option) *worker {
 	f.Helper()
 	w := f.client(name, opts...)
@@ -134,21 +133,21 @@ func (f *fleet) run(w *worker, work shards.Work) {
 	synctest.Wait()
 }
 
-// workOf is work that ends with its context.
+// workOf returns work that goes on until its context ends.
 func (f *fleet) workOf(w *worker) shards.Work {
 	return func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		f.begin(w.name, shard, lock)
 		<-ctx.Done()
 		if w.slow > 0 && lock.Err() == nil {
-			time.Sleep(w.slow) // until the lock is given back; after a loss it would be too late
+			time.Sleep(w.slow) // while the lock is held; after a loss, going on would be a mistake
 		}
 		f.end(shard, lock)
 		return ctx.Err()
 	}
 }
 
-// begin fails if the shard has a worker, unless that has just lost its lock and
-// is about to end.
+// begin fails the test if the shard has a worker already, unless that worker
+// has just lost its lock and is about to end.
 func (f *fleet) begin(worker string, shard int, lock *dlock.Lock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,8 +168,8 @@ func (f *fleet) end(shard int, lock *dlock.Lock) {
 	}
 }
 
-// shares returns how many shards each worker has. The shards without one are
-// those of "".
+// shares returns how many shards each worker has. The key "" counts the shards
+// without a worker.
 func (f *fleet) shares() map[string]int {
 	synctest.Wait()
 	f.mu.Lock()
@@ -182,8 +181,8 @@ func (f *fleet) shares() map[string]int {
 	return shares
 }
 
-// divided requires that every shard has a worker, and no worker more than its
-// part.
+// divided requires that every shard has a worker, and that no worker has more
+// than its share.
 func (f *fleet) divided(workers int) {
 	f.Helper()
 	shares := f.shares()
@@ -194,7 +193,7 @@ func (f *fleet) divided(workers int) {
 	}
 }
 
-// moved returns how many shards have changed their worker during change.
+// moved returns how many shards have another worker after change.
 func (f *fleet) moved(change func()) (moved int) {
 	synctest.Wait()
 	f.mu.Lock()
@@ -212,7 +211,7 @@ func (f *fleet) moved(change func()) (moved int) {
 	return moved
 }
 
-// spent returns the requests since then, without heartbeats.
+// spent returns the requests made after before was taken, without heartbeats.
 func (f *fleet) spent(before memdriver.Stats) map[faults.Op]int64 {
 	synctest.Wait()
 	spent := make(map[faults.Op]int64)
@@ -224,7 +223,7 @@ func (f *fleet) spent(before memdriver.Stats) map[faults.Op]int64 {
 	return spent
 }
 
-// result returns the result of Run, which must be there.
+// result returns the result of Run, which must have returned.
 func (f *fleet) result(w *worker) error {
 	f.Helper()
 	synctest.Wait()
@@ -237,7 +236,7 @@ func (f *fleet) result(w *worker) error {
 	}
 }
 
-// left requires that the workers leave and return the error of their context.
+// left makes the workers leave, and requires that Run returns their ctx's error.
 func (f *fleet) left(workers ...*worker) {
 	f.Helper()
 	for _, w := range workers {

@@ -14,7 +14,7 @@ import (
 )
 
 // pace is the shortest time between two calls of work for a shard, and between
-// two attempts after the client has stopped to retry.
+// two attempts to get a lock once the client has given up on the first.
 const pace = time.Second
 
 // Work works on one shard until ctx ends. The lock is that of the shard; its
@@ -36,15 +36,15 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 // process waits for that. So work should wait for all goroutines that it has
 // started, and return soon.
 //
-// What work returns:
+// When work returns:
 //
-//   - After its context has ended, the result is ignored. If the shard still
-//     belongs to this process, as after a loss, Run takes the lock again and
-//     calls work again.
-//   - With nil before that, Run calls work again with the same lock, at least a
-//     second after the previous call. So work may be one step of a longer job.
-//   - With an error before that, Run ends: it gives up all shards, and returns
-//     the error, which names the shard.
+//   - If its context has ended, Run ignores the result. If the shard still
+//     belongs to this process, for example after a loss of the lock, Run takes
+//     the lock again and calls work again.
+//   - Otherwise, if work returns nil, Run calls it again with the same lock, at
+//     least a second after the previous call. So work may be one step of a job.
+//   - Otherwise, Run ends: it gives up all shards, and returns the error, which
+//     names the shard.
 //
 // If work panics, the lock is given back and the panic ends the program.
 //
@@ -82,7 +82,7 @@ func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) er
 
 // runner is the state of one Run.
 type runner struct {
-	ctx    context.Context // ends with that of Run, and after an error
+	ctx    context.Context // ends with the ctx of Run, and after an error
 	client *dlock.Client
 	name   string
 	work   Work
@@ -100,9 +100,9 @@ func (r *runner) lock(name string) *dlock.RWMutex {
 	return r.client.RWMutex(name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), dlock.WithMaxHold(0))
 }
 
-// takePart makes this process a worker, and again after each loss of its session.
-// At the end it leaves before its work has returned, so that others queue for the
-// shards early.
+// takePart makes this process a worker, and does so again after each loss of
+// its session. When ctx ends, the process ceases to be a worker before its work
+// has returned, so that others queue for the shards early.
 func (r *runner) takePart() error {
 	workers := r.lock(r.name)
 	return repeat(r.ctx, func() error {
@@ -127,9 +127,9 @@ func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) 
 	return err
 }
 
-// divide starts and stops work so that this process has the shards of node self,
-// and none if self is not among the nodes. The cause is that of the contexts of
-// work that it stops; after the loss of a session, that has lost their locks too.
+// divide starts and stops work so that this process works on the shards of node
+// self, or on none if self is not among the nodes. It cancels the contexts of
+// stopped work with cause, unless they ended before because a session was lost.
 func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
@@ -145,8 +145,8 @@ func (r *runner) divide(nodes []string, self string, cause error) {
 	}
 }
 
-// start serves a shard on a new goroutine, once its last one has returned: after
-// a loss, that one no longer has the lock, but may still work.
+// start serves a shard on a new goroutine, which first waits for the previous
+// one. After a loss, the previous one may still be working without the lock.
 func (r *runner) start(i int) {
 	s := &r.shards[i]
 	ctx, stop := context.WithCancelCause(r.ctx)
@@ -187,8 +187,8 @@ func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) 
 	})
 }
 
-// giveBack returns an error if the lock's node may stay: while Run goes on, only
-// if the store refuses to remove it, because the client keeps trying.
+// giveBack returns an error if the lock's node may stay. While Run goes on, this
+// means that the store refuses to remove it. Otherwise the client keeps trying.
 func (r *runner) giveBack(lock *dlock.Lock) error {
 	err := lock.Unlock()
 	if errors.Is(err, dlock.ErrUnlock) && (r.ctx.Err() != nil || !errors.Is(err, dlock.ErrUnavailable)) {

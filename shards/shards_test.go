@@ -23,9 +23,9 @@ import (
 
 var bg = context.Background()
 
-// In memory: each worker watches and lists the queue again, and each shard that
-// moves costs a Delete and a Create. A join is a Create and a List, and a leave is
-// a Delete.
+// After each change, every worker watches and lists the queue again. A join
+// adds a Create and a List, a leave a Delete, and each shard that moves a
+// Delete and a Create.
 func TestRequestsOfAChange(t *testing.T) {
 	inFleet(t, 24, func(f *fleet) {
 		var workers []*worker
@@ -104,8 +104,8 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
-// A worker leaves, dies or loses its session before all others have seen that
-// it came.
+// Workers may leave, die or lose their sessions before the others have noticed
+// that they joined.
 func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -118,8 +118,8 @@ func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	}
 }
 
-// storm lets workers come and go under faults, and checks after each quiet minute
-// that all shards are served.
+// storm makes workers come and go under faults. After each round it waits for a
+// quiet minute, and checks that all shards are served.
 func (f *fleet) storm(r *rand.Rand) {
 	var workers []*worker
 	for round := range 2 {
@@ -134,7 +134,7 @@ func (f *fleet) storm(r *rand.Rand) {
 			case r.IntN(4) == 0:
 				workers[k].leave()
 				time.Sleep(10 * time.Second)
-				if err := f.result(workers[k]); !errors.Is(err, dlock.ErrUnlock) { // it may be cut off
+				if err := f.result(workers[k]); !errors.Is(err, dlock.ErrUnlock) { // the worker may be cut off
 					require.ErrorIs(f, err, context.Canceled)
 				}
 				workers = slices.Delete(workers, k, k+1)
@@ -203,7 +203,7 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 	})
 }
 
-// After a pause, a lock says at first by Err alone that it was lost.
+// After a pause, only Err reports the loss at first: the context is still alive.
 func TestAnErrorOfWorkAfterALossEndsNothing(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
@@ -223,7 +223,7 @@ func TestAnErrorOfWorkAfterALossEndsNothing(t *testing.T) {
 	})
 }
 
-// A panic unwinds in the same way, but would end the test.
+// runtime.Goexit unwinds work as a panic does, but does not end the test process.
 func TestTheLockIsGivenBackIfWorkDoesNotReturn(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
@@ -334,7 +334,7 @@ func TestOptionsOfTheClientDoNotHinderRun(t *testing.T) {
 	})
 }
 
-// Otherwise work would run beside the holder of the lock.
+// If Run re-entered the lock, work would run beside the holder.
 func TestRunDoesNotReEnterLocksOfItsContext(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
