@@ -29,7 +29,6 @@ type state struct {
 	Queues   map[string]session.Queue
 }
 
-// store stores a changed queue.
 func (st *state) store(name string, q session.Queue) {
 	st.Version++
 	if st.Queues[name] = q; len(q.Nodes) == 0 && q.Setter == 0 {
@@ -56,9 +55,9 @@ func (st *state) prune(root *os.Root) {
 	}
 }
 
-// store is a directory. One file has the state, and is replaced as a whole.
-// Another is locked by the process that changes the state. A third kind, one
-// for each session, has the session's deadline as its modification time.
+// store is a directory. One file holds the state, and is replaced as a whole.
+// Another is locked by the process that changes the state. There is also one
+// file for each session, whose modification time is the session's deadline.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
@@ -81,8 +80,8 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 // update calls f with the current state, and stores it with the changes of f,
 // while no other process can change it. If f returns an error, nothing changes.
 // If the error of update matches errUnknownOutcome, the change may or may not
-// have been made; after any other error it was not. The whole update happens in
-// one directory, even if another one takes its path meanwhile.
+// have been made; after any other error it was not. The whole update uses one
+// directory, even if another one is moved to its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	err := d.tryUpdate(ctx, f)
 	if err != nil && !errors.Is(err, errUnknownOutcome) {
