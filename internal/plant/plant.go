@@ -9,8 +9,8 @@ import (
 const planted = "DLOCK_PLANTED_FAULT"
 
 // CaseTimeout returns the timeout of one conformance case. It is short while a
-// fault is put in, because many cases then time out. Otherwise it is 0, which
-// stands for the kit's own.
+// fault is put in, because many cases then time out. Otherwise it is 0, for the
+// default of the kit.
 func CaseTimeout() time.Duration {
 	if os.Getenv(planted) != "" {
 		return 5 * time.Second

@@ -21,15 +21,15 @@ import (
 var put = flag.Bool("put", false, "put each fault in and see that its seeds, or its test, see it")
 
 const (
-	root     = "../.." // of the repository
-	atLeast  = 250     // patches, in case some are not found
+	root     = "../.." // root of the repository
+	atLeast  = 250     // patches that must be found at least
 	quick    = 40      // patches that each run of the tests puts in
 	limit    = 20_000  // the last seed to try
-	batch    = 900     // of seeds; longer runs fail unless every kind of event occurs
+	batch    = 900     // seeds in one run; longer runs fail unless every kind of event occurs
 	patience = time.Minute
 )
 
-// kits are the directories of drivers whose conformance kits see a fault, too.
+// kits maps each value of Kit to the drivers whose kits must see the fault.
 var kits = map[string][]string{
 	"":         nil,
 	"each":     {"contrib/redisdriver", "contrib/sqldriver/postgres", "contrib/sqldriver/mysql", "contrib/sqldriver/sqlite"},
@@ -121,8 +121,8 @@ func (p *patch) seeTest(t *testing.T, files map[string]string, test, dir string)
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed \d+: .*$`)
 
-// seeSeeds fails the test unless the simulation sees the fault: with one of the
-// patch's seeds or, as these change with the simulation, with another.
+// seeSeeds fails the test unless the simulation sees the fault: with a seed of
+// the patch or, if the simulation has changed, with any of many seeds.
 func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	binary := filepath.Join(t.TempDir(), "simulation.test")
 	if out, err := goTool(t, files, ".", "test", "-c", "-vet=off", "-ldflags=-s", "-o", binary, "./internal/history"); err != nil {
@@ -143,7 +143,7 @@ func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	t.Errorf("no seed of %d sees that %s", limit, p.fault)
 }
 
-// simulate runs n seeds. A run without an end sees the fault.
+// simulate runs n seeds. A run that does not end in time has seen the fault.
 func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -154,7 +154,7 @@ func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	return failure.FindString(string(out)), err != nil
 }
 
-// goTool runs the go command in a directory with an overlay, in which files
+// goTool runs the go command in a directory. Through an overlay, the files
 // replace those of the repository.
 func goTool(t *testing.T, files map[string]string, dir, verb string, args ...string) (string, error) {
 	t.Helper()
