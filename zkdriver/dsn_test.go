@@ -48,6 +48,8 @@ func TestDSNErrorNamesThePartAndNotThePassword(t *testing.T) {
 		"":                           "no host",
 		"redis://u:geheim@h":         "scheme",
 		"zk://u@h":                   "without a password",
+		"zk://u:geheim%zz@h":         "the password has a bad percent escape",
+		"zk://u:ge/heim@h":           "at sign",
 		"zk://u%3Av:geheim@h":        "colon",
 		"zk://h:0":                   "host 1: the port",
 		"zk://::1":                   "brackets",

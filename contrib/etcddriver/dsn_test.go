@@ -41,6 +41,8 @@ func TestABadDataSourceNameIsRefusedWithTheReason(t *testing.T) {
 		"etcd://shop:@etcd1":  "a user without a password",
 		"etcd://shop:geheim@etcd1?password_file=/f": "a password and password_file",
 		"etcd://etcd1?password_file=/f":             "a password without a user",
+		"etcd://shop:geheim%zz@etcd1":               "the password has a bad percent escape",
+		"etcd://shop:geheim/x@etcd1":                "an at sign after the hosts",
 		"etcd://etcd1/a//b":                         "the prefix after the hosts is not a name",
 		"etcd://etcd1/..":                           "the prefix after the hosts is not a name",
 		"etcd://etcd1?timeout=geheim":               `parameter 1: "timeout" is not known`,

@@ -33,6 +33,7 @@ func TestBadDSNsSayWhatIsWrong(t *testing.T) {
 		"postgres://dlock@db/l?password=a%26b&" + secret:                           "in the password as %2F, ? as %3F, @ as %40 and & as %26",
 		"postgres://db/l?user=dlock&password=a#" + secret:                          "write a # of the password as %23",
 		"postgres://dlock:" + secret + "@db/l?session_timeout=1ms":                 `session_timeout: not a duration from 500ms`,
+		"postgres://dlock:" + secret + "@db/l?session_timeout=2h":                  `session_timeout: not a duration`,
 		"postgres://dlock:" + secret + "@db/l?schema=My-Schema":                    `schema: not a name`,
 		"postgres://dlock:" + secret + "@db/l?schema=":                             `schema: not a name`,
 		"postgres://dlock:" + secret + "@db/l?max_connections=2":                   `max_connections: not a number from 3`,
