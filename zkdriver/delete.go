@@ -28,7 +28,10 @@ func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why 
 	p.Name = s.settings.layout.stored(p.Name)
 	remove := s.removeAny
 	if why == driver.Released && s.secret.exists() {
-		remove = s.removeReleased
+		remove = func(path string) error {
+			_, err := s.conn.Multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+			return err
+		}
 	}
 	return zkconn.AwaitErr(ctx, s.conn, func() error { return s.deleteNode(s.queueOf(queue, p), p, remove) })
 }
@@ -42,11 +45,6 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 }
 
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
-
-func (s *session) removeReleased(path string) error {
-	_, err := s.conn.Multi(&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
-	return err
-}
 
 // deleteNode removes a node. It calls remove if the node may be removed unread.
 // Otherwise it reads the node first, and removes it only if the node still has

@@ -51,12 +51,6 @@ type job struct {
 
 var errNotRun = errors.New("the connection for notices is not available")
 
-func newListener(s *store) *listener {
-	l := &listener{store: s, channels: make(map[string]bool), waiting: make(map[string][]chan<- bool)}
-	l.life, l.end = context.WithCancel(context.Background())
-	return l
-}
-
 func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapshot, error) {
 	s.listener.listen(ctx, q.Queue)
 	return session.LookAt(ctx, s, q)

@@ -18,7 +18,8 @@ import (
 // although no standby has confirmed it, before the client reads that reply.
 func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
 	pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
-		links := newLinks(c.config.DialFunc)
+		links := &links{dialer: c.config.DialFunc, open: make(map[*link]bool)}
+		links.life, links.end = context.WithCancel(context.Background())
 		config := c.config.Copy()
 		config.DialFunc = links.dial
 		if pool.Observing {
@@ -63,12 +64,6 @@ type links struct {
 type link struct {
 	net.Conn
 	links *links
-}
-
-func newLinks(dialer func(ctx context.Context, network, addr string) (net.Conn, error)) *links {
-	l := &links{dialer: dialer, open: make(map[*link]bool)}
-	l.life, l.end = context.WithCancel(context.Background())
-	return l
 }
 
 func (l *links) dial(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -41,7 +41,8 @@ var (
 func newStore(c *connector) *store {
 	s := &store{connector: c, id: rand.Text(), texts: newTexts(c.options.schema)}
 	s.Pool = newPool(c, func() { s.unconfirmed.Add(1) })
-	s.listener = newListener(s)
+	s.listener = &listener{store: s, channels: make(map[string]bool), waiting: make(map[string][]chan<- bool)}
+	s.listener.life, s.listener.end = context.WithCancel(context.Background())
 	return s
 }
 
