@@ -23,7 +23,7 @@ func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 	}}
 	r := run{
 		rounds: 2, competitors: []competitor{c}, samples: samples{},
-		server: &zooKeeper{}, children: map[string]*child{}, // without members, it counts nothing
+		server: &zooKeeper{}, children: map[string]*child{}, // a server without members has no requests to count
 	}
 	t.Cleanup(r.stopChildren)
 	require.NoError(t, r.startChildren())

@@ -19,8 +19,8 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session is a correct one, except for what a plant has changed: a
-// plant adds handlers for methods, and replaces some of the functions below.
+// A faulty session is correct until a broken driver of the list adds handlers for
+// methods, or replaces some of the functions below.
 type faulty struct {
 	base
 	store    *memdriver.Store

@@ -82,7 +82,7 @@ func TestContendersHoldAsTheRulesSay(t *testing.T) {
 	prefixes := []string{"a-R-", "b-R-", "c-W-", "d-S1of3-", "e-H2of3-", "f-S2of4-", "other-"}
 	for range 2000 {
 		var nodes []driver.Node
-		few := rand.Perm(len(prefixes))[:1+rand.IntN(3)] // so that several hold at the same time
+		few := rand.Perm(len(prefixes))[:1+rand.IntN(3)] // with few prefixes, several contenders often hold together
 		for i := range int64(6) {
 			nodes = append(nodes, driver.Node{Name: driver.FormatName(prefixes[few[rand.IntN(len(few))]], i), Seq: i})
 		}

@@ -32,8 +32,8 @@ func isReader(n driver.Node) bool {
 
 // The letters in the names of a semaphore's nodes, as in "-S2of5-".
 const (
-	acquiring = 'S' // waits, or holds without having waited
-	settled   = 'H' // holds
+	acquiring = 'S' // the name with which a node is created
+	settled   = 'H' // the name it gets if it had to wait and then holds
 )
 
 const maxUnits = 1_000_000

@@ -21,7 +21,8 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// lookAgainFor limits how long a call asks the store whether it has its run.
+// lookAgainFor limits how long a call that could not record its run goes on asking
+// the store whether the record is there.
 const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run

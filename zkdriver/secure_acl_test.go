@@ -156,7 +156,7 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigest(t *testing.T) {
 }
 
 // refusedCalls calls every method of a session on another user's queue, and
-// returns the error of each. All of them begin with a read.
+// returns the error of each method. Each method reads the queue first.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]error {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)

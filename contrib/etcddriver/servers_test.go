@@ -30,7 +30,7 @@ func (w *wheel) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // gives each server a distinct address
+		_ byte // of a nonzero size, so that new returns distinct pointers
 	}
 	two := []balancer.SubConn{new(server), new(server)}
 	for _, offered := range [][]balancer.SubConn{two, two[:1]} {
@@ -57,7 +57,7 @@ var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // gives each server a distinct address
+		_ byte // of a nonzero size, so that new returns distinct pointers
 	}
 	late, other := new(server), new(server)
 	p := picker{&wheel{servers: []balancer.SubConn{late, other}}, &servers{silent: make(map[balancer.SubConn]time.Time)}}

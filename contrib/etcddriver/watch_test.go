@@ -143,7 +143,8 @@ func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
 	require.False(t, s.b.Listening("q", false))
 }
 
-// Before the new stream began, the waiter's own node may have gone.
+// While there was no stream, the waiter's own node may have been removed, so a
+// release seen after that proves nothing.
 func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 	s, link := linked(t)
 	first, _, w := pair(t, s, "q")

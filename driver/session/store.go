@@ -70,12 +70,14 @@ const (
 	// Delete removes the session's own node with the token of Place. If there
 	// is none, the error matches driver.ErrGone.
 	Delete
-	// Replace gives the session's own node with the token of Place the Prefix.
-	// If there is none, the error matches driver.ErrGone.
+	// Replace renames the session's own node that has the token of Place, so
+	// that its name begins with Prefix. If there is none, the error matches
+	// driver.ErrGone.
 	Replace
 	// Remove removes the node that has both the name and the token of Place,
 	// whichever session owns it. If there is none, the error matches
-	// driver.ErrGone. A Store that is no [Inspector] is never asked to.
+	// driver.ErrGone. Only a Store that is an [Inspector] gets this
+	// request.
 	Remove
 	// SetValue stores Data as the value of the queue: see
 	// driver.Inspector.SetValue. A Store that is no [Inspector] is never asked

@@ -70,7 +70,8 @@ type holderProcess struct {
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cause of h.ctx after a signal while no command ran.
+// interrupted is the cancellation cause of h.ctx after a signal that arrived
+// while no command ran.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }

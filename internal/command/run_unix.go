@@ -199,10 +199,9 @@ func (s *supervisor) stopWatching() {
 }
 
 // forward passes a signal on to the holder process. Before the grant, the
-// signal makes the holder process stop waiting, and a second interrupt kills
-// the holder process. Other signals do not, because programs such as timeout
-// send them twice. While the holder process closes its session, any signal
-// kills it.
+// first signal makes the holder process stop waiting. A second one kills it only
+// if it is an interrupt, because programs such as timeout send other signals
+// twice. While the holder process closes its session, any signal kills it.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)

@@ -241,8 +241,8 @@ func (r *run) judgeLoss(h *possession) {
 }
 
 // judgeDowngraded fails the run if the node of a downgraded lock stays
-// exclusive in the store for longer than learnLimit, so that it keeps out
-// readers.
+// exclusive in the store for longer than learnLimit. Such a node keeps readers
+// out.
 func (r *run) judgeDowngraded(h *possession) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.token):

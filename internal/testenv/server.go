@@ -33,13 +33,13 @@ type Configure func(s *Server, all []*Server) (command []string, ready func() bo
 // Server is a server process of a store. Its methods fail the test on an error,
 // and so must be called from the test's goroutine.
 type Server struct {
-	*process // shared by all tests if it is that of [Store.Shared]
+	*process // one process for all tests if [Store.Shared] returned the Server
 	T        testing.TB
 }
 
-// Require skips the test if the store is not installed, or fails it if the store
-// is required, see [Dependency.Require]. The functions that start servers call
-// it.
+// Require skips the test if the store is not installed. If the environment
+// requires the store, Require fails the test instead: see [Dependency.Require].
+// The functions that start servers call it.
 func (st *Store) Require(t testing.TB) {
 	t.Helper()
 	st.Dependency.Require(t, st.Find())

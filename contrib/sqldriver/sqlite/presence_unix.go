@@ -82,7 +82,8 @@ func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	return how == syscall.LOCK_EX, err
 }
 
-// share downgrades a first session's exclusive lock, so that others can attend.
+// share downgrades a first session's exclusive lock, so that other
+// sessions can lock the file, too.
 func (p *presence) share(ctx context.Context) error {
 	_, err := p.lockAlive(ctx, syscall.LOCK_SH)
 	return err

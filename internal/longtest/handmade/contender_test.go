@@ -39,14 +39,14 @@ type locker interface {
 	close() error
 }
 
-// A contender is a caller of a lock, whose steps a test decides.
+// A contender calls a lock's methods when the test tells it to.
 type contender struct {
 	t testing.TB
 	locker
 	token   int64
 	waiting chan struct{} // capacity 1; receives a value when a call has to wait
 	locked  chan error
-	stop    string        // the place at which the contender stops: see reach
+	stop    string        // name of the step at which reach blocks
 	at      chan struct{} // receives a value when the contender stops, and another when it goes on
 }
 

@@ -71,7 +71,8 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session that a connection belongs to: a dialer.
+// connOwner is the session that a connection belongs to. Type dialer implements
+// it.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun

@@ -46,8 +46,8 @@ func (db database) write(t *testing.T, token int64) error {
 	return db.once(t.Context(), func(tx *sql.Tx) error { return db.withdraw(t.Context(), tx, token) })
 }
 
-// lateAfterRead returns the outcome of an old holder's late write. The old
-// holder's transaction has read the token before the new holder writes.
+// lateAfterRead returns the outcome of a late write by an old holder, in a
+// transaction that read the token before the new holder wrote.
 func (db database) lateAfterRead(t *testing.T) string {
 	tx := db.begin(t)
 	defer func() { _ = tx.Rollback() }()
