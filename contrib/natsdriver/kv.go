@@ -191,7 +191,10 @@ func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, erro
 		var ack struct{ Seq int64 }
 		err := kv.ask(ctx, m, &ack)
 		if err == nil {
-			return ack.Seq, kv.confirm(ctx, false)
+			if err = kv.confirm(ctx, false); err != nil && !errors.Is(err, driver.ErrLostData) { // the message is stored
+				err = fmt.Errorf("%w: the data may be lost: %v", driver.ErrUnavailable, err)
+			}
+			return ack.Seq, err
 		}
 		again := isCode(err, codeInProcess)
 		if errors.Is(err, nats.ErrNoResponders) { // there is no leader, or no stream any more

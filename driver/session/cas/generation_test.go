@@ -88,6 +88,31 @@ func TestAnOlderStateThanBeforeIsNotBelieved(t *testing.T) {
 // bare is a memory whose writes have no guard.
 type bare struct{ *memory }
 
+// refusing is a bare one that refuses one read of a session's key.
+type refusing struct {
+	bare
+	next atomic.Bool
+}
+
+func (r *refusing) Get(ctx context.Context, key string) (Entry, error) {
+	if key[0] == 's' && r.next.CompareAndSwap(true, false) {
+		return Entry{}, session.Refused(driver.ErrUnavailable)
+	}
+	return r.bare.Get(ctx, key)
+}
+
+func TestANodeIsRemovedIfTheSessionCannotBeConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kv := &refusing{bare: bare{newMemory()}}
+		a := connect(t, kv)
+		kv.next.Store(true)
+		_, err := a.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		time.Sleep(time.Second)
+		require.Empty(t, list(t, a, "q"))
+	})
+}
+
 func (bare) Unguarded() bool { return true }
 
 func (b bare) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error) {

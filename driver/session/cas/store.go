@@ -217,9 +217,13 @@ func (s *store) unguarded() bool {
 }
 
 // confirm makes sure that the session existed when a node was added. A node of a
-// session that has ended would block the queue until others meet it.
+// session that has ended would block the queue until others meet it. If the read
+// is refused, the node is there nevertheless.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
+	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
+		return fmt.Errorf("%w: the session may have ended: %v", driver.ErrUnavailable, err)
+	}
 	if err == nil && own.Value == nil {
 		_ = s.keep(ctx, name, s.id, false, func(n session.Row) bool { return n.Owner != s.id })
 		err = errEnded
