@@ -88,11 +88,12 @@ func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	if _, err := kv.Write(ctx, cas.Entry{Key: "q/dlock-check", Value: []byte("{}"), Revision: math.MaxInt64 / 2}); !errors.Is(err, cas.ErrConflict) {
 		return found, err
 	}
+	before := l.LastError()
 	if sub, err := l.SubscribeSync(kv.settings.notices()); err == nil {
 		defer func() { _ = sub.Unsubscribe() }()
 	}
 	if err := l.FlushWithContext(ctx); err != nil {
 		return found, err
 	}
-	return found, l.denied(kv.settings.notices())
+	return found, l.denied(kv.settings.notices(), before)
 }

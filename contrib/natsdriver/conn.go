@@ -3,6 +3,7 @@ package natsdriver
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -23,9 +24,10 @@ type link struct {
 	end   context.CancelFunc // ends dials that are under way
 	limit time.Duration      // of a request
 
-	mu   sync.Mutex
-	now  context.Context    // guarded by mu; ends when answers may be missing
-	fail context.CancelFunc // guarded by mu; ends now
+	mu    sync.Mutex
+	now   context.Context    // guarded by mu; ends when answers may be missing
+	fail  context.CancelFunc // guarded by mu; ends now
+	heard time.Time          // guarded by mu; when a leader last answered, or the connection was made
 }
 
 // dial connects to one of the servers.
@@ -45,7 +47,7 @@ func dial(ctx context.Context, s *settings) (*link, error) {
 	o.ReconnectBufSize = -1 // nothing is sent later than asked
 	o.Timeout, o.PingInterval, o.MaxPingsOut = max(s.timeout/8, time.Second), s.timeout/4, 1
 	o.UseOldRequestStyle, o.CustomReconnectDelayCB = false, nil
-	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler, o.ReconnectErrCB = nil, nil, nil, nil, nil, nil, nil
+	o.ClosedCB, o.DisconnectedCB, o.ConnectedCB, o.ReconnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler, o.ReconnectErrCB, o.ReconnectToServerCB = nil, nil, nil, nil, nil, nil, nil, nil
 	o.DisconnectedErrCB = func(*nats.Conn, error) { l.renew() }
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) { l.renew() }
 	if l.Conn, err = o.Connect(); err != nil {
@@ -67,6 +69,7 @@ func (l *link) renew() {
 	defer l.mu.Unlock()
 	l.fail()
 	l.now, l.fail = context.WithCancel(context.Background())
+	l.heard = time.Now()
 }
 
 // guard returns a context that also ends when answers may be missing.
@@ -78,35 +81,54 @@ func (l *link) guard(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// ask makes a request. It has a time limit even if that of the engine has none.
-func (l *link) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.limit)
-	defer cancel()
+// ask makes a request. The answer is JSON, and may have an error of JetStream.
+func (l *link) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	for !l.IsConnected() {
 		if !session.Sleep(ctx, 10*time.Millisecond) {
-			return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
+			return session.Refused(fmt.Errorf("%w: no connection: %w, after %v", driver.ErrUnavailable, ctx.Err(), l.LastError()))
 		}
 	}
 	ctx, stop := l.guard(ctx)
 	defer stop()
-	sent := time.Now()
+	before := l.LastError()
 	reply, err := l.RequestMsgWithContext(ctx, m)
 	if err != nil {
-		if time.Since(sent) > l.limit*3/4 && len(l.Servers()) > 1 { // this server may be cut off from the others
-			_ = l.ForceReconnect()
-		}
-		err = l.explain(err, m.Subject)
+		return l.explain(err, m.Subject, before)
 	}
-	return reply, err
+	var failed struct{ Error *apiError }
+	if err := json.Unmarshal(reply.Data, &failed); err != nil {
+		return fmt.Errorf("%s: %w", m.Subject, err)
+	}
+	if err := failed.Error.mark(); err != nil {
+		return err
+	}
+	return json.Unmarshal(reply.Data, answer)
 }
 
-// explain returns the error of a request without an answer.
-func (l *link) explain(err error, subject string) error {
-	if denied := l.denied(subject); denied != nil {
+// judge connects to another server if no answer to a request has come from a
+// leader for long, because this server may be cut off from the others. It may
+// also answer at once that there is no leader.
+func (l *link) judge(err error) {
+	answers := err == nil || errors.As(err, new(permissionError)) || errors.As(err, new(*apiError)) && !isCode(err, codeNoMeta, codeInProcess)
+	l.mu.Lock()
+	leave := !answers && time.Since(l.heard) > l.limit*3/4 && len(l.Servers()) > 1
+	if answers || leave {
+		l.heard = time.Now()
+	}
+	l.mu.Unlock()
+	if leave {
+		_ = l.ForceReconnect()
+	}
+}
+
+// explain returns the error of a request without an answer. Before the request,
+// the connection's last error was before.
+func (l *link) explain(err error, subject string, before error) error {
+	if denied := l.denied(subject, before); denied != nil {
 		return session.Refused(denied)
 	}
 	inbox := l.NewRespInbox()
-	if denied := l.denied(inbox[:strings.LastIndexByte(inbox, '.')] + ".*"); denied != nil {
+	if denied := l.denied(inbox[:strings.LastIndexByte(inbox, '.')]+".*", before); denied != nil {
 		return denied // the answer is lost
 	}
 	switch {
@@ -114,15 +136,16 @@ func (l *link) explain(err error, subject string) error {
 		return session.Refused(fmt.Errorf("the queue has too many nodes for the server's max_payload: %w", err))
 	case errors.Is(err, nats.ErrNoResponders):
 		return session.Refused(fmt.Errorf("%w: no stream listens, or JetStream is off: %w", driver.ErrUnavailable, err))
-	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, err))
 	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // also if ForceReconnect has dropped a request that was sent
 }
 
-// denied returns an error if the user lacks the permission for a subject.
-func (l *link) denied(subject string) error {
-	if err := l.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+subject+`"`) {
+// denied returns an error if the user lacks the permission for a subject, as the
+// server has said since the connection's last error was before.
+func (l *link) denied(subject string, before error) error {
+	if err := l.LastError(); err != before && errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+subject+`"`) {
 		return permissionError{subject, err}
 	}
 	return nil

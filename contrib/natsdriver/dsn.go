@@ -1,6 +1,10 @@
 package natsdriver
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"strings"
@@ -73,13 +77,14 @@ func parseDSN(text string) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, secure, creds, seed, inbox := dsn.TLS{}, false, "", "", ""
+	files, secret, secure, creds, seed, inbox := dsn.TLS{}, dsn.Secret{}, false, "", "", ""
 	p := dsn.Parameters{"tls": dsn.Bool(&secure), "creds": dsn.Text(&creds), "nkey_seed": dsn.Text(&seed)}
 	p["inbox_prefix"] = func(v string) error {
 		inbox = v
 		return nats.CustomInboxPrefix(v)(new(nats.Options))
 	}
 	files.AddTo(p)
+	secret.AddTo(p)
 	s, err := newSettings(strings.Trim(u.Path, "/"), u.Query, p)
 	if err != nil {
 		return nil, err
@@ -88,7 +93,7 @@ func parseDSN(text string) (*settings, error) {
 	if err := files.Check(secure, "tls=true"); err != nil {
 		return nil, err
 	}
-	login, err := loginOption(u.Login, creds, seed)
+	login, err := loginOption(u.Login, &secret, creds, seed)
 	s.servers = strings.Join(hosts, ",")
 	s.options = func() (o nats.Options, err error) {
 		o = nats.GetDefaultOptions()
@@ -97,16 +102,39 @@ func parseDSN(text string) (*settings, error) {
 			if o.TLSConfig, err = files.Config(); err != nil {
 				return o, err
 			}
+			readAgain(&o, files)
 		}
 		return o, login(&o)
 	}
 	return s, err
 }
 
+// readAgain makes each new connection of a session read the certificates anew.
+func readAgain(o *nats.Options, files dsn.TLS) {
+	if files.CA != "" {
+		o.RootCAsCB = func() (*x509.CertPool, error) {
+			c, err := files.Config()
+			if err != nil {
+				return nil, err
+			}
+			return c.RootCAs, nil
+		}
+	}
+	if files.Cert != "" {
+		o.TLSCertCB = func() (tls.Certificate, error) {
+			c, err := files.Config()
+			if err != nil {
+				return tls.Certificate{}, err
+			}
+			return c.Certificates[0], nil
+		}
+	}
+}
+
 // loginOption returns the option by which the user proves who it is.
-func loginOption(text, creds, seed string) (nats.Option, error) {
+func loginOption(text string, secret *dsn.Secret, creds, seed string) (nats.Option, error) {
 	switch {
-	case text != "" && creds+seed != "" || creds != "" && seed != "":
+	case (text != "" || secret.Changes()) && creds+seed != "" || creds != "" && seed != "":
 		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
 	case creds != "":
 		return func(o *nats.Options) error {
@@ -123,12 +151,19 @@ func loginOption(text, creds, seed string) (nats.Option, error) {
 			}
 			return option(o)
 		}, nil
-	case text == "":
+	case text == "" && !secret.Changes():
 		return func(*nats.Options) error { return nil }, nil
-	case !strings.Contains(text, ":"):
+	case !strings.Contains(text, ":") && !secret.Changes():
 		_, token, err := dsn.Login("token:" + text)
 		return func(o *nats.Options) error { o.Token = token(); return nil }, err
 	}
-	user, password, err := dsn.Login(text)
-	return func(o *nats.Options) error { o.User, o.Password = user, password(); return nil }, err
+	user, err := secret.Login(text)
+	return func(o *nats.Options) error {
+		o.UserInfo = func() (string, string) {
+			password, _ := secret.Read(context.Background()) // without a password, the server refuses the login
+			return user, password
+		}
+		_, err := secret.Read(context.Background())
+		return err
+	}, cmp.Or(err, secret.Check(false, nil))
 }

@@ -16,8 +16,6 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-var errLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
-
 // permissionError says that the user has no right to a subject.
 type permissionError struct {
 	subject string
@@ -33,7 +31,8 @@ type serverError struct{ error }
 
 // Codes of JetStream's errors.
 const (
-	codeNoPeers       = 10005 // enough servers, as long as a cluster begins
+	codeNoPeers       = 10005 // too few servers yet, while a cluster starts
+	codeNoMeta        = 10008 // this server knows no leader of the cluster; others may
 	codeNoConsumer    = 10014
 	codeNoMessage     = 10037
 	codeNoAPI         = 10039 // for the account
@@ -42,7 +41,7 @@ const (
 	codeWrongLast     = 10071
 	codeNoJetStream   = 10076
 	codeConsumerThere = 10148
-	codeInProcess     = 10164 // another write of the key is under way
+	codeInProcess     = 10164 // another write of the key is under way; also said by a deposed leader
 )
 
 // apiError is an error reply of JetStream.
@@ -61,8 +60,9 @@ func isCode(err error, codes ...int) bool {
 	return errors.As(err, &reply) && slices.Contains(codes, reply.Code)
 }
 
-// mark returns an error reply as the engine understands it. JetStream has done
-// nothing.
+// mark returns an error reply as the engine understands it. Only permanent errors
+// prove that JetStream has done nothing: the others may come from a server that
+// does not lead any more, while the leader stores the message.
 func (e *apiError) mark() error {
 	var err error = e
 	switch {
@@ -73,7 +73,7 @@ func (e *apiError) mark() error {
 	case e.Code == codeTooLarge:
 		err = fmt.Errorf("the queue has too many nodes for max_msg_size of the stream: %w", e)
 	case isCode(e, codeNoPeers, codeNoStream, codeInProcess) || (e.Status >= 500 || e.Status == 429) && !isCode(e, codeNoAPI, codeNoJetStream):
-		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, e)
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, e)
 	}
 	return session.Refused(err)
 }
@@ -87,7 +87,7 @@ func dialError(err error) error {
 		errors.As(err, new(*dsn.FileError)) || errors.As(err, new(*tls.CertificateVerificationError)) ||
 		errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(x509.HostnameError)) ||
 		errors.As(err, &remote) && remote.Op == "remote error" { // a TLS alert from the server
-		return err
+		return session.Login(err)
 	}
 	return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))
 }

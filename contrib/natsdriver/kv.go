@@ -57,7 +57,7 @@ func (s *settings) key(subject string) string {
 func (kv *kv) client(ctx context.Context) (*link, error) {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
-	if kv.link != nil {
+	if kv.link != nil && !kv.link.IsClosed() {
 		return kv.link, nil
 	}
 	l, err := dial(ctx, kv.settings)
@@ -83,24 +83,23 @@ func (kv *kv) Close() error {
 	return nil
 }
 
-// ask makes a request. The answer is JSON, and may have an error of JetStream.
+// ask makes a request. It has a time limit even if that of the engine has none.
+// It repeats the request if a server has answered that knows no leader, which
+// beats the leader's answer.
 func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	l, err := kv.client(ctx)
 	if err != nil {
 		return err
 	}
-	reply, err := l.ask(ctx, m)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
+	for {
+		err := l.ask(ctx, m, answer)
+		l.judge(err)
+		if !isCode(err, codeNoMeta) || !session.Sleep(ctx, 20*time.Millisecond) {
+			return err
+		}
 	}
-	var failed struct{ Error *apiError }
-	if err := json.Unmarshal(reply.Data, &failed); err != nil {
-		return fmt.Errorf("%s: %w", m.Subject, err)
-	}
-	if err := failed.Error.mark(); err != nil {
-		return err
-	}
-	return json.Unmarshal(reply.Data, answer)
 }
 
 // api makes a request of JetStream's API for the stream.
@@ -125,7 +124,8 @@ type message struct {
 	Data    []byte
 }
 
-// read reads a message, if there is one. Only the leader of the stream answers.
+// read reads a message, if there is one. Whoever believes to lead the stream
+// answers, even if it is deposed, and then the message may be missing or old.
 func (kv *kv) read(ctx context.Context, which map[string]any) (message, error) {
 	var answer struct{ Message message }
 	which["no_hdr"] = true
@@ -134,7 +134,7 @@ func (kv *kv) read(ctx context.Context, which map[string]any) (message, error) {
 	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
 		err = nil
 	case isCode(err, codeNoStream) && kv.data.Load().name != "":
-		err = errLost
+		err = session.ErrLost
 	}
 	if m := &answer.Message; len(m.Data) == 0 {
 		m.Data = nil
@@ -180,11 +180,12 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 	return kv.publish(ctx, m, e.Revision)
 }
 
-// publish sends a message until JetStream stores it or has a reason not to. The
-// last one with its subject must have the sequence.
+// publish sends a message, on the condition that the last one with its subject has
+// the sequence. It repeats the message if no server took it, or if another write
+// of the subject was not yet applied.
 func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, error) {
 	if kv.data.Load().lost {
-		return 0, errLost
+		return 0, session.ErrLost
 	}
 	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(last, 10))
 	for try := 0; ; try++ {

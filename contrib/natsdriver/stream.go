@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
@@ -186,13 +187,13 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 	}
 }
 
-// confirm makes sure that the generation is still that of the session. Unless it
-// has to be sure, it believes that of a server that has not restarted, because
-// a write that was answered there was made in the same generation.
+// confirm makes sure that the generation is still that of the session. Unless
+// surely is set, it makes no request as long as the connection is to the server
+// that was asked last, because that server has not restarted since.
 func (kv *kv) confirm(ctx context.Context, surely bool) error {
 	known := *kv.data.Load()
 	if known.lost {
-		return errLost
+		return session.ErrLost
 	}
 	l, err := kv.client(ctx)
 	if err != nil || known.name == "" {
@@ -214,7 +215,7 @@ func (kv *kv) confirm(ctx context.Context, surely bool) error {
 	known.server, known.lost = server, i.Created != known.name
 	kv.data.Store(&known)
 	if known.lost {
-		return errLost
+		return session.ErrLost
 	}
 	return nil
 }

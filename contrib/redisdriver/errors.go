@@ -67,7 +67,7 @@ func mark(err error) error {
 	case replied(err, replyEnded):
 		return fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	case replied(err, replyLost):
-		return fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
+		return session.ErrLost
 	case replied(err, replyGone):
 		return driver.ErrGone
 	case replied(err, replyStale):

@@ -17,6 +17,10 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
+// ErrLost is the error of a request that finds that the store has lost the data
+// with which the session began.
+var ErrLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
+
 // Login marks the error of a connection that failed because of a password, a
 // certificate or their files. Once the session has begun, the error also
 // matches driver.ErrUnavailable, because somebody may be about to replace them.

@@ -55,11 +55,6 @@ func With(lines ...string) Option {
 	return func(s *settings) { s.lines = append(s.lines, lines...) }
 }
 
-// Synced makes the server sync each write to disk before it answers.
-func Synced() Option {
-	return func(s *settings) { s.jetStream = append(s.jetStream, "sync_interval: always") }
-}
-
 // WithTLS makes the server require TLS and a certificate of the client, signed
 // by certs.CA.
 func WithTLS(certs *testenv.Certs) Option {

@@ -247,7 +247,7 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	var millis sql.NullInt64
 	err := s.querySpare(ctx, s.texts.beat, []any{s.id}, func(scan func(...any) error) error { return scan(&millis) })
 	if err = sqlstore.IfKnown(millis.Valid, err); err == nil && millis.Int64 < 0 {
-		err = sqlstore.ErrLostData
+		err = session.ErrLost
 	}
 	err = s.Beaten(ctx, err, missing)
 	return time.Duration(millis.Int64) * time.Millisecond, err

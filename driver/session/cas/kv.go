@@ -27,10 +27,10 @@ type KV interface {
 	// the revisions given. It checks and writes in one step, and returns the new
 	// revision of e.Key, which may be zero after a removal.
 	//
-	// If a revision differs, the error matches [ErrConflict], and the write is
-	// never made. A client library that sends a request again must not return
-	// ErrConflict because of the first one. After any other error, the outcome is
-	// unknown, and the request may still arrive.
+	// If a revision differs, the error matches [ErrConflict]. The write may have
+	// been made nevertheless if the client library has sent it twice, or a deposed
+	// leader has answered. After any other error, the outcome is unknown, and the
+	// request may still arrive.
 	//
 	// A store whose conditional writes are for one key only is [Unguarded].
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)

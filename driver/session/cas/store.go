@@ -172,11 +172,13 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 // edit changes a queue with f, on the condition that the session with that ID
 // lives, or that it does not. f may get an old queue from the cache, but then its
 // error does not count. If edit does not make the change, and never will, the
-// error is Refused.
+// error is Refused. A conflict does not prove that: a deposed leader reports one
+// although the new leader has stored the write.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
 	turn := &s.with(queueKey(name), func(*cached) {}).turn
 	turn.Lock()
 	defer turn.Unlock()
+	wrote := false
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
 		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // then the queue was not the reason
@@ -190,6 +192,10 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 			err = f(&q)
 		}
 		switch {
+		case err == errMade:
+			return q, nil
+		case wrote && errors.Is(err, driver.ErrGone):
+			return q, fmt.Errorf("%w: an earlier try may have removed the node", driver.ErrUnavailable)
 		case err != nil && try > 0:
 			return q, session.Refused(err)
 		case err != nil:
@@ -207,9 +213,13 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		if !errors.Is(err, ErrConflict) {
 			return q, err
 		}
+		wrote = true
 		time.Sleep(mathrand.N(time.Millisecond << min(try, 6)))
 	}
 }
+
+// errMade says that an earlier try of a Create has made the node.
+var errMade = errors.New("the node is there")
 
 func (s *store) unguarded() bool {
 	u, ok := s.kv.(Unguarded)
@@ -282,18 +292,18 @@ func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, er
 	return s.generation.Begun, s.sign(ctx, false)
 }
 
-var errLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
-
 // Beat makes the session call Expire at once. It asks for the generation after
 // it has written, because the write may have been made in another one.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	err := s.sign(ctx, false)
-	if g, ok := s.kv.(Generational); ok && (err == nil || errors.Is(err, driver.ErrSessionEnded)) {
+	if g, ok := s.kv.(Generational); ok {
 		now, failed := g.Generation(ctx)
 		if failed == nil && now.Generation != s.generation.Generation {
-			failed = errLost
+			failed = session.ErrLost
 		}
-		err = cmp.Or(failed, err)
+		if err == nil || errors.Is(failed, driver.ErrLostData) {
+			err = failed
+		}
 	}
 	return 0, err
 }
@@ -332,7 +342,11 @@ func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err
 		s.with(queueKey(c.Queue), func(*cached) { s.open[c.Number] = c.Queue })
 	}
 	var n session.Row
+	own := func(n session.Row) bool { return n.Owner == s.id && n.Number == c.Number }
 	q, err := s.edit(ctx, c.Queue, s.id, true, func(q *queue) (err error) {
+		if c.Kind == session.Create && slices.ContainsFunc(q.Nodes, own) {
+			return errMade
+		}
 		n, err = q.Apply(c, s.id, 0)
 		return err
 	})
@@ -344,7 +358,7 @@ func (s *store) Do(ctx context.Context, c session.Change) (r session.Result, err
 	}
 	switch c.Kind {
 	case session.Create:
-		n = q.Nodes[len(q.Nodes)-1]
+		n = q.Nodes[slices.IndexFunc(q.Nodes, own)]
 	case session.Delete:
 		s.with(queueKey(c.Queue), func(*cached) { delete(s.open, n.Number) })
 	}
@@ -416,14 +430,19 @@ func (s *store) met() map[string][]string {
 }
 
 // ended reports whether a session has ended. If it has expired, ended ends it,
-// unless a heartbeat comes first.
+// unless a heartbeat comes first. Without guards, the key's absence has to be
+// proved by a write, because the read may come from a deposed leader that has
+// never had the key.
 func (s *store) ended(ctx context.Context, id string) bool {
 	e, err := s.get(ctx, sessionKey(id), true)
-	if err == nil && e.Value != nil && s.over(e, 0) {
-		e.Value = nil
-		e, err = s.write(ctx, e)
+	if err != nil || e.Value != nil && !s.over(e, 0) {
+		return false
 	}
-	return err == nil && e.Value == nil
+	if e.Value != nil || s.unguarded() {
+		e.Value = nil
+		_, err = s.write(ctx, e)
+	}
+	return err == nil
 }
 
 const tidyAfter = time.Hour

@@ -10,16 +10,13 @@ import (
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/dsn"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 var (
 	// ErrUnknownSession says that the session is no longer in the database. It
 	// matches driver.ErrSessionEnded.
 	ErrUnknownSession = fmt.Errorf("%w: the database has dropped the session", driver.ErrSessionEnded)
-
-	// ErrLostData says that the server may have lost data, and that the grace
-	// after the loss is not over.
-	ErrLostData = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
 
 	errStale = errors.New("the change came too late") // see [Generation]
 )
@@ -32,7 +29,7 @@ func StatusError(status string) error {
 	case "unknown":
 		return ErrUnknownSession
 	case "lost":
-		return ErrLostData
+		return session.ErrLost // the grace after the loss is not over
 	case "stale":
 		return errStale
 	case "gone":
