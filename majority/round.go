@@ -29,8 +29,8 @@ func (r *round) run(ctx context.Context) *Lock {
 		return nil
 	}
 	r.takeOthers(first.Context(ctx))
-	r.dropLost()
 	r.findTwins(ctx)
+	r.dropLost()
 	l := newLock(r.stores, r.held, first)
 	if r.taken() >= r.need() && r.mistake() == nil {
 		return l

@@ -87,7 +87,7 @@ func (m *majorities) act(mutex *majority.Mutex, draw *rand.Rand) {
 		cancel()
 		switch {
 		case err == nil:
-			m.hold(l, []time.Duration{virtualPace.brief, virtualPace.longer, virtualPace.longest}[draw.IntN(3)])
+			m.hold(l, []time.Duration{virtualPace.brief, virtualPace.longer, virtualPace.longest / 4}[draw.IntN(3)])
 		case !errors.Is(err, dlock.ErrTimeout) && !errors.Is(err, dlock.ErrLocked) && !errors.Is(err, dlock.ErrUnavailable):
 			m.fail("lock: %v", err)
 		}
@@ -112,7 +112,7 @@ func (m *majorities) hold(l *majority.Lock, d time.Duration) {
 			}
 		}
 	}
-	if err := m.marks.DoAll("q", l.Tokens(), func() error { return nil }); err != nil {
+	if err := m.marks.DoAll("q", l.Tokens(), func() error { return nil }); err != nil && l.Err() == nil {
 		m.fail("the holder may not write: %v", err)
 	}
 	m.mu.Lock()
