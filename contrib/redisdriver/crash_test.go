@@ -16,6 +16,7 @@ import (
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/history"
+	"github.com/dlock-go/dlock/internal/reason"
 	"github.com/dlock-go/dlock/internal/redistest"
 	"github.com/dlock-go/dlock/internal/testenv"
 )
@@ -272,13 +273,13 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	_, err = driver.Inspect(session).Walk(t.Context(), "")
 	require.ErrorIs(t, err, driver.ErrSessionEnded, "the other server has not been asked")
 	require.Equal(t, to.Addr(), driver.Inspect(session).Describe().Server)
-	moved, err := c.Connect(short(t))
+	moved, err := c.Connect(untilGrace(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
 	require.Nil(t, moved)
 
 	// This Connect has ended the sessions, but their leases may still run.
 	moveKeys(t, "walk", to, from)
-	_, err = c.Connect(short(t))
+	_, err = c.Connect(untilGrace(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
 
 	from.Kill()
@@ -299,6 +300,14 @@ func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
 	}
 	to.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
+}
+
+// untilGrace returns a context that ends when a Connect waits for the end of
+// earlier leases.
+func untilGrace(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return reason.With(ctx, func(error) { cancel() })
 }
 
 func short(t *testing.T) context.Context {

@@ -139,7 +139,7 @@ func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 			holder := l.hold()
 			l.server.Do("SWAPDB", "0", "1")
 			if !other {
-				_, err := l.Connect(short(t))
+				_, err := l.Connect(untilGrace(t))
 				require.ErrorContains(t, err, "no lock is granted for another")
 				l.server.Do("SWAPDB", "0", "1")
 			}
@@ -224,7 +224,7 @@ func TestALongerGraceProlongsTheOneThatRuns(t *testing.T) {
 	l.server.Kill()
 	l.server.Restart()
 	l.params = "session_timeout=4s"
-	_, err := l.Connect(short(t))
+	_, err := l.Connect(untilGrace(t))
 	require.ErrorContains(t, err, "no lock is granted for another")
 	l.params = "session_timeout=6s"
 	l.grantsLater(holder)

@@ -20,6 +20,7 @@ const lostData = "the store is new or has lost data: no lock is granted"
 // begin first waits until all leases of earlier holders are over.
 func (s *Session) begin(ctx context.Context) error {
 	began := time.Now()
+	var paused error
 	for waited := false; ; waited = true {
 		err := s.lease.Begin(func() (err error) {
 			if s.begun, err = s.beginOnce(ctx); err == nil && s.begun.Wait > 0 {
@@ -31,13 +32,16 @@ func (s *Session) begin(ctx context.Context) error {
 			if waited {
 				s.graced = time.Since(began)
 			}
+			if err != nil && paused != nil && ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", err, paused)
+			}
 			return err
 		}
 		if !waited && !s.begun.Told {
 			slog.Default().WarnContext(ctx, s.config.Name+": "+lostData+" until all leases of earlier holders are over",
 				"left", s.begun.Rest, "generation", s.begun.Generation, "server", s.config.Server())
 		}
-		paused := fmt.Errorf("%s for another %v, until %s, when all leases of earlier holders are over",
+		paused = fmt.Errorf("%s for another %v, until %s, when all leases of earlier holders are over",
 			lostData, s.begun.Rest.Round(100*time.Millisecond), time.Now().Add(s.begun.Rest).Format(time.TimeOnly))
 		reason.Tell(ctx, fmt.Errorf("%w: %w", driver.ErrUnavailable, paused))
 		if !Sleep(ctx, s.begun.Wait) {

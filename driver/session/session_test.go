@@ -281,6 +281,12 @@ func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
 		until := "no lock is granted for another 1h0m0s, until " + st.until.Format(time.TimeOnly)
 		assert.ErrorContains(t, err, until)
 		assert.ErrorContains(t, told, until, "while it waits")
+
+		ctx, cancel = context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		st.hangs, st.begun = true, 0
+		_, err = Connect(ctx, st, Config{Name: "fake", Timeout: time.Minute})
+		assert.ErrorContains(t, err, "no lock is granted for another 59m", "the second Begin has no answer")
 	})
 }
 
@@ -288,9 +294,15 @@ func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
 type graceful struct {
 	*fake
 	until time.Time
+	hangs bool // after the first Begin of a Connect
+	begun int
 }
 
-func (g *graceful) Begin(context.Context, time.Duration) (Begun, error) {
+func (g *graceful) Begin(ctx context.Context, _ time.Duration) (Begun, error) {
+	if g.begun++; g.hangs && g.begun == 2 {
+		<-ctx.Done()
+		return Begun{}, ctx.Err()
+	}
 	left := max(0, time.Until(g.until))
 	return Begun{Wait: min(left, 4*time.Second), Rest: left, Generation: "g2"}, nil
 }
