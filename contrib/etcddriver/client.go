@@ -69,7 +69,7 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	if err := s.secret.Check(false, options.Password); err != nil {
 		return nil, fmt.Errorf("etcddriver: Options: %w", err)
 	}
-	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen), conns: new(conns)}
+	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen)}
 	if _, err := c.following(); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (c *connector) following() (*connector, error) {
 	if len(s.endpoints) == 0 {
 		return nil, errors.New("etcddriver: the client has no endpoints")
 	}
-	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted, seen: c.seen, conns: c.conns}, nil
+	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted, seen: c.seen}, nil
 }
 
 // lacksTLS reports whether the existing client uses TLS although Options.TLS

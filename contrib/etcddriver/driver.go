@@ -69,7 +69,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen), conns: new(conns)}, nil
+	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen)}, nil
 }
 
 type connector struct {
@@ -106,7 +106,8 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen), new(conns)}
+	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen), &conns{open: make(map[*conn]time.Time)}}
+	c.conns.dials.Store(c.settings.turns.Add(1))
 	client, err := c.client(ctx)
 	if err != nil {
 		return nil, nil, c.connectError(ctx, err)

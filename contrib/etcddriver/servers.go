@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -109,8 +110,9 @@ func byLearner(err error) bool {
 // conns are the open connections of a session, with the time at which each last
 // received data.
 type conns struct {
-	mu   sync.Mutex
-	open map[*conn]time.Time
+	mu    sync.Mutex
+	open  map[*conn]time.Time
+	dials atomic.Int64 // to hosts with several addresses, and earlier sessions
 }
 
 type conn struct {
@@ -152,13 +154,14 @@ func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Add
 	}
 }
 
-// connect dials a server. Each call begins with the next address of the host,
-// because the server at an address may accept connections but never answer.
+// connect dials a server. Each session, and each dial of a session, begins with
+// the next address of the host, because the server at an address may accept
+// connections but never answer.
 func (c *connector) connect(ctx context.Context, server string) (net.Conn, error) {
 	first := server
 	host, port, _ := net.SplitHostPort(server)
 	if addrs, _ := c.settings.lookup(ctx, host); len(addrs) > 1 {
-		first = net.JoinHostPort(addrs[int(c.settings.turns.Add(1)-1)%len(addrs)], port)
+		first = net.JoinHostPort(addrs[c.conns.dials.Add(1)%int64(len(addrs))], port)
 	}
 	made, err := (&net.Dialer{Timeout: c.settings.requestTimeout() / 2}).DialContext(ctx, "tcp", first)
 	if err != nil && first != server {
@@ -170,9 +173,6 @@ func (c *connector) connect(ctx context.Context, server string) (net.Conn, error
 	known := &conn{made, c.conns}
 	c.conns.mu.Lock()
 	defer c.conns.mu.Unlock()
-	if c.conns.open == nil {
-		c.conns.open = make(map[*conn]time.Time)
-	}
 	c.conns.open[known] = time.Now()
 	return known, nil
 }
