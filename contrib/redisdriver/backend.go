@@ -28,7 +28,7 @@ type backend struct {
 	id        string
 	secret    string // makes operation IDs unpredictable
 	link      *link
-	received  receipt                   // recorded by the latest Begin
+	received  receipt                   // what the latest Begin tells the next one
 	grace     time.Duration             // longest grace of all sessions when this one began
 	looked    atomic.Pointer[time.Time] // when the server's settings were last checked
 
@@ -64,12 +64,12 @@ func micros(reply any) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// End implements [session.Store]. It closes the session's connections first, so
-// it needs a new one for its request.
+// End implements [session.Store]. It first closes the session's connections and
+// then opens a new one to remove the session.
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)
-	b.link.mu.Lock() // a dial by go-redis may still be in flight
+	b.link.mu.Lock() // a dial in flight may still change these fields
 	last.addrs, last.moved = b.link.addrs, b.link.moved
 	b.link.mu.Unlock()
 	defer last.close()
@@ -103,8 +103,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// operation returns the operation ID of a Create. The notice of a release
-// contains it as the proof, so nobody may be able to guess it.
+// operation returns the operation ID of a Create. The ID must be impossible to
+// guess, because it proves that a notice of the node's release is genuine.
 func (b *backend) operation(number int64) string {
 	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
 	return fmt.Sprintf("%d-%x", number, hash[:8])
@@ -199,7 +199,7 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 		now, _ := parts[2].(int64)
 		info.Token, info.Created = seq, time.UnixMicro(min(seq, now)) // sequences may be ahead of the clock
 		info.SessionLeft = micros(parts[1])
-		if b.id == observer && info.SessionLeft <= 0 { // an observer's scripts don't remove ended sessions
+		if b.id == observer && info.SessionLeft <= 0 { // an observer's read does not remove ended sessions
 			return info, driver.ErrGone
 		}
 	}

@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // NewConnector returns a connector for the servers that an existing client
-// uses: a *redis.Client, including one of redis.NewFailoverClient, or a
+// uses: a *redis.Client, including one from redis.NewFailoverClient, or a
 // *redis.ClusterClient.
 //
 // The connector takes over the client's addresses, login, database, TLS
@@ -52,8 +52,8 @@ type Options struct {
 //
 // NewConnector does no I/O. It returns an error if an option is invalid. It
 // rejects clients of any other type, such as a *redis.Ring, whose servers know
-// nothing of each other's locks, and clients of redis.NewFailoverClusterClient,
-// whose reads may go to replicas.
+// nothing of each other's locks. It also rejects clients from
+// redis.NewFailoverClusterClient, whose reads may go to replicas.
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
 	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace, emptyNew: options.EmptyIsNew}
 	own := s.parameters()

@@ -20,8 +20,8 @@ func withClock(t *testing.T, params string) *store {
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns the time until the session that has a node expires by the
-// server's clock. It fails the test if no session has a node.
+// leftOf returns how much time, by the server's clock, is left to the session
+// that has a node. It fails the test if no session has a node.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
@@ -65,9 +65,9 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// If the server's clock jumps forward, it may expire a live holder. A holder
-// that is cut off can't notice this, but its token is lower than the next
-// holder's, and its Unlock fails.
+// If the server's clock jumps forward, the server may end the session of a live
+// holder. A disconnected holder can't notice this, but its token is lower than
+// the next holder's, and its Unlock fails.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)

@@ -107,7 +107,7 @@ func TestTLS(t *testing.T) {
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-	config.MaxVersion = tls.VersionTLS12 // unlike 1.3, rejects a client certificate during the handshake
+	config.MaxVersion = tls.VersionTLS12 // unlike TLS 1.3, rejects a client certificate during the handshake
 	served := make(chan error, 100)
 	addr := doctortest.Listen(t, func(conn net.Conn) {
 		served <- tls.Server(conn, config).HandshakeContext(t.Context())
@@ -444,7 +444,7 @@ func TestAServerThatClosesAConnectionSaysWhy(t *testing.T) {
 	}
 }
 
-// Versions of dlock before layout 1 stored no layout, which counts as 0.
+// A missing layout counts as 0, because early versions of dlock stored none.
 func TestKeysOfAnotherLayoutAreRefused(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()

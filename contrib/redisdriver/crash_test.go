@@ -29,7 +29,7 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Ping(t.Context()))
 	require.NoError(t, first.Close())
-	// without empty_is_new, because the server is empty again after each kill
+	// dsn has no empty_is_new, because each kill leaves the server empty.
 	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
@@ -45,7 +45,7 @@ func portOf(s *redistest.Server) string {
 	return u.Port()
 }
 
-// sentinelConnectors calls run with each way to name a Sentinel.
+// sentinelConnectors calls run for each way to tell a connector of a Sentinel.
 func sentinelConnectors(t *testing.T, timeout time.Duration, run func(t *testing.T, open func(sentinel string) (driver.Connector, error))) {
 	for name, open := range map[string]func(sentinel string) (driver.Connector, error){
 		"data source name": func(sentinel string) (driver.Connector, error) {
@@ -68,8 +68,8 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
 }
 
-// After a planned fail-over, the old master accepts heartbeats until Sentinel
-// makes it a replica, which may take longer than the grace.
+// A master that Sentinel has replaced may go on accepting heartbeats for longer
+// than the grace, so the session must leave it before that.
 func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
 	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 		master, next := redistest.Start(t), redistest.Start(t)
@@ -129,8 +129,8 @@ func connected(t *testing.T, replica *redistest.Server) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// A server gets a new replication ID when its first replica connects, even if
-// that is redis-cli --rdb, and when it has had none for repl-backlog-ttl.
+// A master's replication ID changes when its first replica connects, and when
+// the master has had no replica for repl-backlog-ttl.
 func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.With("repl-backlog-ttl 1")), longTimeout)
 	made, joined := s.join(t, "stock/42")
@@ -253,9 +253,9 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After a move of its keys, the session must ask the new server, because the
-// old one would report that there are no queues. The new server then ends the
-// session, because a move of the data ends all sessions.
+// After a cluster has moved the keys, the session must ask the new server,
+// because the old one would report that there are no queues. The new server
+// ends the session, because the keys come from another server.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -277,7 +277,7 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	require.ErrorContains(t, err, "no lock is granted for another")
 	require.Nil(t, moved)
 
-	// This Connect has ended the sessions, but their leases may still run.
+	// That Connect ended the earlier sessions, but their leases may still run.
 	moveKeys(t, "walk", to, from)
 	_, err = c.Connect(untilGrace(t))
 	require.ErrorContains(t, err, "no lock is granted for another")

@@ -81,8 +81,8 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	return s, nil
 }
 
-// connect subscribes before it begins the session, because slow dials and TLS
-// handshakes would shorten the lease.
+// connect subscribes to notices before it begins the session, because a slow
+// dial or TLS handshake would otherwise use up part of the lease.
 func (b *backend) connect(ctx context.Context) (s *session.Session, err error) {
 	config := session.Config{Name: "redisdriver", ID: b.id, Timeout: b.timeout, Server: b.link.address,
 		Requests: b.options().PoolSize, Busy: "raise pool_size or make fewer calls at once"}

@@ -117,8 +117,8 @@ func parse(text string) (*settings, error) {
 }
 
 // unknown returns the error for an unknown parameter. It names the parameter
-// only if the name can't be part of a password: if a password contains an
-// unescaped &, the rest of it parses as parameters.
+// only if the name can't be part of a password: everything after an unescaped &
+// in a password is parsed as parameters.
 func unknown(u *url.URL, q url.Values, name string, i int) error {
 	const list = "; the documentation of package redisdriver lists all parameters"
 	secret, given := u.User.Password()

@@ -42,12 +42,12 @@ func replied(err error, word string) bool {
 
 // passing lists the prefixes of temporary error replies: the server is
 // starting, busy, out of memory or disk space, no longer the master, or moving
-// keys within its cluster, or a proxy does not reach it.
+// keys within its cluster, or a proxy can't reach it.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	replyFull, "Script attempted to access a non local key", "UNKILLABLE", replyCancelled,
 	"upstream failure", "no upstream host", "Connection refused"}
 
-// lacking maps parts of error replies to what the server lacks.
+// lacking maps a part of an error reply to the feature that the server lacks.
 var lacking = map[string]string{
 	"undeclared key":        "scripts that compute the names of keys, which Dragonfly has with --default_lua_flags=allow-undeclared-keys",
 	"section (replication)": "INFO replication",
@@ -98,8 +98,8 @@ func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false
 	}
-	// A user who may run the script but not its commands gets the last two
-	// replies.
+	// The server sends the last two replies to a user who may run the script
+	// but not its commands.
 	return replied(err, "NOPERM") || replied(err, "ERR The user executing the script") || replied(err, "ERR ACL failure in script")
 }
 

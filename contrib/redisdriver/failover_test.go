@@ -33,8 +33,8 @@ func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
 	return &loss{store: s, successor: s}
 }
 
-// replica starts a replica that learns of one lock and its release, but of none
-// of the locks taken after them.
+// replica starts a replica, and disconnects it after it has learned of one lock
+// and its release. It learns of no lock that is taken afterwards.
 func (l *loss) replica(options ...redistest.Option) *redistest.Server {
 	replica, replication := newReplica(l.t, l.server, options...)
 	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
@@ -51,7 +51,7 @@ func (l *loss) movesTo(server *redistest.Server) {
 }
 
 // hold takes the lock and then disconnects the holder, so that the holder must
-// notice its loss by itself.
+// notice by itself that it has lost the lock.
 func (l *loss) hold() *dlock.Lock {
 	lock := l.holdReachable()
 	l.t.Cleanup(l.cutFirst())
@@ -96,8 +96,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// As a replica, the former master copies outdated data, which still name this
-// server as their master.
+// While the former master is a replica, it copies outdated data, which still
+// name the former master itself as their master.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -124,7 +124,7 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// The data of the database that is swapped in are current, but lack the holder.
+// The data of the other database are current, but don't contain the holder.
 func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// A client with weaker parameters must not weaken the locks of the others, and
-// a client that is gone must not slow them down for ever.
+// A client with weaker parameters must not weaken the locks of other clients,
+// and a client that is gone must not slow other clients down for ever.
 func TestTheStrictestParametersCountAsLongAsTheirSession(t *testing.T) {
 	s := newStore(t, redistest.Start(t), "session_timeout=10s")
 	newReplica(t, s.server)
@@ -273,9 +273,9 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.Regexp(t, "0 of 1 replicas have confirmed the heartbeat|no answer within", holder.Err()) // the latter on a busy machine
 }
 
-// As long as a replica follows the old master, it confirms the holder's
-// heartbeats. The new master must not start its grace period before a replica
-// follows it.
+// A replica that still follows the old master confirms the holder's heartbeats.
+// The new master must not start its grace period before a replica follows the
+// new master.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -295,8 +295,8 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 }
 
 // An attempt to connect may shorten the grace period only if the replicas of
-// the current master have received it. Receipt by replicas of an earlier master
-// must not count.
+// the current master have received the attempt. It must not count that replicas
+// of an earlier master received it.
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
@@ -353,8 +353,8 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 }
 
 // receivedAt returns the time at which replicas had received an attempt to
-// connect. The client sends this time with its next attempt. receivedAt returns
-// 0 if no attempt has sent one.
+// connect, as the client reports it in its next attempt. It returns 0 if no
+// attempt has reported a time.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 12 && c[1] == openScript.Hash() && c[9] != "" {

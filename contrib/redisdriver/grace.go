@@ -52,8 +52,8 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 		return begun, nil
 	}
 	if b.link.confirmed.Load() > 0 {
-		// Until they received this attempt, the replicas may have followed
-		// another master, so the next attempt tells when they received it.
+		// The replicas may have followed another master until they received
+		// this attempt, so the next attempt reports when that was.
 		now, _ := parts[4].(int64)
 		b.received = receipt{at: now + time.Since(sent).Microseconds(), generation: begun.Generation}
 	}
@@ -75,16 +75,16 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
 }
 
-// confirmBy makes at least this number of replicas confirm each heartbeat from
-// now on. It reports whether fewer had to confirm before.
+// confirmBy sets how many replicas must confirm each heartbeat from now on, at
+// least as many as the settings say. It reports whether this raises the number.
 func (l *link) confirmBy(replicas any) bool {
 	n, _ := replicas.(int64)
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
 }
 
 // evalConfirmed runs a script, and fails unless enough replicas confirm that
-// they have received its changes. WAIT goes over the script's connection,
-// because it covers only changes made there.
+// they have received its changes. It sends WAIT on the script's connection,
+// because WAIT covers only changes made on its own connection.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)
@@ -106,7 +106,7 @@ func (l *link) runConfirmed(ctx context.Context, client *redis.Client, run runSc
 	p := client.Pipeline()
 	reply := run(ctx, p, []string{l.settings.key("seq")}, args...)
 	confirmed := p.Do(ctx, "WAIT", replicas, within.Milliseconds())
-	_, _ = p.Exec(ctx) // both commands have their own errors
+	_, _ = p.Exec(ctx) // each command's error is checked below
 	if reply.Err() != nil {
 		return nil, reply.Err()
 	}

@@ -71,7 +71,7 @@ func newScriptOps() map[string]faults.Op {
 
 const (
 	otherCommand = -1
-	ownWatch     = -2 // a watch of only the session's own node
+	ownWatch     = -2 // a watch of the session's own node only
 )
 
 func classify(command []string) int32 {

@@ -19,10 +19,10 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// link manages a session's connections, and closes them when it is closed.
+// link manages the connections of one session.
 type link struct {
 	settings *settings
-	listener *line         // for the subscription
+	listener *line         // for the subscription to notices
 	dials    chan struct{} // holds an element for each dial in flight by dialByClient
 	life     context.Context
 	end      context.CancelFunc
@@ -57,7 +57,7 @@ func (l *link) newLine() *line {
 }
 
 // take returns an idle line, or a new one if all are in use, so that heartbeats
-// never wait for calls. The session limits how many are in use.
+// never wait for calls. The session limits the number of calls in flight.
 func (l *link) take() *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,8 +233,8 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects to the server that has the keys. It is the dialer of the
-// go-redis client with this number.
+// dial connects to the server that has the keys. It is the dialer of the line's
+// go-redis client with the number client.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -246,9 +246,9 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// go-redis keeps using a connection after an error reply to the
-		// handshake, such as a reply from a Sentinel, so the next
-		// request needs a new client.
+		// If err is an error reply from a Sentinel, go-redis takes it for a
+		// reply to the handshake and keeps using this connection. The next
+		// request therefore needs a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -262,8 +262,8 @@ func (x *line) dial(client int, network string) net.Conn {
 }
 
 // noConn stands in for a connection that could not be made. Its Read and Write
-// return the dial error. It is needed because go-redis logs errors of its
-// dialer and keeps dialing in the background, even after the session has ended.
+// return the dial error. If the dialer itself returned the error, go-redis
+// would log it and dial on in the background, even after the session has ended.
 type noConn struct {
 	net.Conn // for the methods that never fail
 	err      error
@@ -319,7 +319,7 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 const failoverAddr = "FailoverClient"
 
 // mixed returns failed, which joins the errors of several attempts. If passing
-// is set, one of them is temporary, and so is the result.
+// is true, one of these errors is temporary, so the result is temporary, too.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -413,7 +413,7 @@ func (l *link) followSentinels(ctx context.Context) {
 	}
 }
 
-// turnTo closes all connections if the previous master was not at addr.
+// turnTo stores the master's address, and closes all connections if it changed.
 func (l *link) turnTo(addr string) {
 	l.mu.Lock()
 	before := l.master

@@ -9,7 +9,8 @@ import (
 )
 
 // member is an entry of the sorted set in which Redis keeps a queue, in the
-// form name/owner/operation/data. Entries by other programs may be only a name.
+// form name/owner/operation/data. An entry by another program may be just a
+// name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {

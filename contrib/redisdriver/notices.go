@@ -23,7 +23,7 @@ func (b *backend) Start(h session.Host) {
 func (b *backend) Listening(string, bool) bool { return b.listening.Load() }
 
 // Subscribe implements [session.Notifier]. The store keeps a session's watches,
-// so they need not be repeated after the connection was lost.
+// so the session need not repeat them after its connection breaks.
 func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.Snapshot, err error) {
 	var reply any
 	switch {
@@ -58,8 +58,8 @@ func (b *backend) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	return p, err
 }
 
-// listen receives notices until the session ends. If the connection breaks, it
-// subscribes again, after pauses of up to the heartbeat interval or a second.
+// listen receives notices until the session ends. Whenever the connection
+// breaks, it pauses for at most a second and then subscribes again.
 func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 	defer context.AfterFunc(ctx, b.link.close)() // interrupts receive
 	const shortest = 20 * time.Millisecond
@@ -133,7 +133,7 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, true
 }
 
-// ping pings the server, so that a connection is silent only if it is broken.
+// ping pings the server regularly, so that only a broken connection is silent.
 func (b *backend) ping(ctx context.Context, p *redis.PubSub) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pinging sync.WaitGroup

@@ -90,8 +90,8 @@ func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	}, 30*time.Second, time.Millisecond, "the holder never had %d waiters", n)
 }
 
-// The next holder sends only its Create and its Delete, even if it has the same
-// session as the holder before.
+// The next holder sends only its Create and its Delete, even if it uses the
+// same session as the previous holder.
 func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -221,7 +221,7 @@ func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	joined, err := made.Create(t.Context(), "stock/42", waits)
 	require.NoError(t, err)
 	s.proxy(made).Keep()
-	s.proxy(made).DropConnections() // makes the session look, because notices may be lost
+	s.proxy(made).DropConnections() // makes the session read the queue, because it may have missed notices
 	var look []string
 	require.Eventually(t, func() bool {
 		for _, c := range s.proxy(made).Commands() {

@@ -22,7 +22,7 @@ import (
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
-// A session that has ended must leave no key, which would stay for ever.
+// A session that has ended must leave no keys, which would stay for ever.
 func TestASessionLeavesNoKeys(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	dead, _ := s.join(t, "stock/42")
@@ -210,8 +210,8 @@ func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	require.Empty(t, nodes)
 }
 
-// marks returns what the store has about the session's nodes and cancelled
-// creates.
+// marks returns what the store records about the session's nodes and its
+// cancelled creates.
 func (s *store) marks(of driver.Session) []any {
 	values, _ := s.server.Do("HVALS", s.key("s:"+inside(of).id)).([]any)
 	return values

@@ -15,7 +15,6 @@ type tlsFiles struct {
 	skipVerify bool
 }
 
-// config returns the TLS configuration for connecting to addr.
 func (f *tlsFiles) config(addr string) (*tls.Config, error) {
 	c, err := f.Config()
 	if err != nil {
