@@ -34,13 +34,13 @@ type backend struct {
 	client   *clientv3.Client // nil after End
 	beats    heartbeats
 	listener *listener
-	reaped   atomic.Int64 // revision at which Creates were last cancelled, or zero
+	reaped   atomic.Int64 // revision of the latest Cancel, or zero
 
 	mu      sync.Mutex
 	own     map[int64]*node // nodes returned by Create, by token
 	sent    map[int64]*node // by session.Change.Number, for Creates without an answer yet
 	numbers map[string]*numbers
-	lost    int64 // new queues begin above this number: see numbers
+	lost    int64 // highest number whose key a late request may remove: see numbers
 }
 
 // node is a node of this session.
@@ -80,14 +80,14 @@ func (b *backend) Begin(context.Context, time.Duration) (session.Begun, error) {
 // Expire implements [session.Expirer]: etcd itself ends expired sessions.
 func (b *backend) Expire(context.Context) (bool, error) { return false, nil }
 
-// End implements [session.Store]. A second call opens a new client.
+// End implements [session.Store]. If called again, it opens a new client.
 func (b *backend) End(ctx context.Context) (err error) {
 	if b.client == nil {
 		if b.client, err = b.connector.client(ctx); err != nil {
 			return classify(ctx, err)
 		}
 	}
-	for { // closeSilent may have closed the connection to a server that soon answers again
+	for { // retry: closeSilent may have closed the connection to a server that soon answers again
 		_, err = b.client.Revoke(ctx, b.id)
 		if code(err) != codes.Unavailable || !session.Sleep(ctx, 50*time.Millisecond) {
 			break
@@ -133,8 +133,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 
 // create makes the node and lists the nodes ahead of it in one transaction.
 //
-// If a proxy delivers the transaction twice, the second list contains the node
-// itself, and the token is still the node's create revision.
+// If a proxy delivers the transaction twice, the second reply lists the new
+// node itself. The token is still the node's create revision.
 func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {
 	f, use, announced := b.listener.use(c.Queue)
 	n := b.take(c)
@@ -188,11 +188,11 @@ func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.Tx
 	}
 }
 
-// undo handles the error of a Create. If that leaves no node, undo frees the
-// node's key, and marks err as a refusal.
+// undo handles the error of a Create. If the Create has left no node behind,
+// undo frees the node's key and marks err as a refusal.
 func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	refused := isRefusal(err)
-	if errors.Is(err, rpctypes.ErrNoSpace) { // may have made the node, because etcd checks the space again afterwards
+	if errors.Is(err, rpctypes.ErrNoSpace) { // etcd may have made the node, because it checks its space again afterwards
 		_, failed := b.commit(ctx, b.deletes(c)...)
 		refused = failed == nil
 	}
@@ -203,8 +203,8 @@ func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	return err
 }
 
-// Cancel implements [session.Store]. While etcd is out of space, Cancel only
-// removes the nodes. It then fails, because etcd would accept Creates that
+// Cancel implements [session.Store]. If etcd is out of space, Cancel removes
+// the nodes but returns an error, because etcd would still accept Creates that
 // arrive later.
 func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	return b.ask(ctx, func(ctx context.Context) error {

@@ -20,16 +20,16 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements [driver.Checker]. It asks every member for its status before
-// it begins a session, because load balancing makes it a matter of chance
-// whether a session meets a bad one.
+// Check implements [driver.Checker]. It first asks every member for its status,
+// because the load balancer might send none of a session's requests to a bad
+// member.
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	own, err := c.following()
 	if err != nil {
 		return nil, fmt.Errorf("etcddriver: %w", err)
 	}
 	var found []driver.Finding
-	if client, err := own.client(ctx); err == nil { // else Connect says why not
+	if client, err := own.client(ctx); err == nil { // if not, session.Check returns the reason
 		defer client.Close()
 		found = own.checkMembers(ctx, client)
 	}
@@ -57,10 +57,10 @@ func adviceOn(err error) string {
 
 const majority = "start enough members of the cluster for a majority"
 
-// muchHistory is how many old revisions make Check advise compaction.
+// muchHistory is the number of old revisions above which Check warns.
 const muchHistory = 1_000_000
 
-// checkMembers checks every member, because a client may connect to any.
+// checkMembers checks all members, because a client may connect to any of them.
 func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (found []driver.Finding) {
 	add := func(level driver.Level, advice, format string, args ...any) {
 		found = append(found, driver.Finding{Level: level, Text: fmt.Sprintf(format, args...), Advice: advice})
@@ -126,8 +126,8 @@ func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool
 	return status.Code(err) == codes.Unimplemented
 }
 
-// checkHistory returns a finding about the store's current revision, and
-// another one if the store keeps more than many old revisions.
+// checkHistory returns a finding about the store's current revision, and a
+// warning if the number of old revisions that the store keeps exceeds many.
 func (b *backend) checkHistory(ctx context.Context, many int64) []driver.Finding {
 	now, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 	if err != nil {

@@ -79,7 +79,7 @@ type connector struct {
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
 
-	// Each session's connector has its own.
+	// Sessions do not share the fields below: dialed copies the connector.
 	seen  *seen
 	conns *conns
 }
@@ -197,7 +197,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate adds all servers' addresses, because the library names at most one.
+// locate adds all servers' addresses to err. The library names one at most.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
 		return err
@@ -274,9 +274,9 @@ func (c *connector) dialOptions() []grpc.DialOption {
 // because gRPC would otherwise ping for nearly every message to estimate it.
 const window = 1 << 20
 
-// intercept wraps each unary request with logins, retries and checks. While no
-// server is reachable, requests fail at once, because that error gives the
-// reason, which a timeout would not.
+// intercept adds logins, retries and checks to each unary request. While no
+// server is reachable, requests fail at once instead of waiting for a server,
+// because a timeout error would not give the reason.
 func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -296,8 +296,8 @@ func (c *connector) intercept(
 			err = c.seen.check(before, reply)
 		}
 		c.conns.closeSilent(ctx, sent, at.Addr)
-		// If a proxy returns such a code while ctx is alive, the client library
-		// would repeat the request, although it may have reached etcd.
+		// If a proxy returned one of these codes before ctx ended, the client
+		// library would repeat the request, which may have reached etcd.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
 			return status.Error(codes.Unavailable, err.Error())
 		}

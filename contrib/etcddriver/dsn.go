@@ -29,7 +29,7 @@ type settings struct {
 	tlsConfig *tls.Config // from Driver.TLS or Options.TLS
 
 	lookup func(ctx context.Context, host string) (addrs []string, err error)
-	turns  *atomic.Int64 // number of sessions
+	turns  *atomic.Int64 // number of sessions begun so far
 }
 
 const (

@@ -68,7 +68,7 @@ func connect(t testing.TB) opened {
 	return connectThrough(t, func(_, _ any, send func() error) error { return send() })
 }
 
-// linked is like connect, and returns the link of the session.
+// linked is like connect, but also returns the session's link.
 func linked(t *testing.T) (opened, *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)

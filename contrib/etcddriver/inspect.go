@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Read implements [session.Reader]. Nodes of other programs have no token. A
-// second, best-effort request asks for the lease's remaining time.
+// Read implements [session.Reader]. Nodes made by other programs have no token.
+// A second, best-effort request asks for the lease's remaining time.
 func (b *backend) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = b.ask(ctx, func(ctx context.Context) error {
 		m, _, err := b.find(ctx, queue, name)
@@ -49,7 +49,7 @@ func (b *backend) find(ctx context.Context, queue, name string) (m member, chang
 	return m, 0, driver.ErrGone
 }
 
-// removeAny finds the node's key and deletes it, unless it changes in between.
+// removeAny finds and deletes the node's key, and retries if the key changed.
 func (b *backend) removeAny(ctx context.Context, queue string, p driver.Place) error {
 	for {
 		m, changed, err := b.find(ctx, queue, p.Name)
@@ -65,7 +65,7 @@ func (b *backend) removeAny(ctx context.Context, queue string, p driver.Place) e
 			Then(clientv3.OpDelete(key)).Commit()
 		if err != nil || reply.Succeeded {
 			return err
-		} // the node was removed or replaced in between: try again
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *settings) layoutKey() string             { return s.prefix + "//layout"
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the session's key that Cancel changes. Each change makes
+// cancelled returns the key that Cancel changes. Each change of this key makes
 // etcd reject the Creates that the session has sent earlier.
 func (s *settings) cancelled(session clientv3.LeaseID) string {
 	return s.prefix + "//cancelled/" + sessionName(session)
@@ -92,7 +92,7 @@ func nodeOf(prefix string, revision int64) driver.Node {
 	return driver.Node{Name: driver.FormatName(prefix, revision), Seq: revision}
 }
 
-// foreignNode parses the name of another program's node: the end of its key.
+// foreignNode parses the end of a key as the name of another program's node.
 func foreignNode(name string) (n driver.Node, ok bool) {
 	if strings.Contains(name, "/") {
 		return n, false
@@ -113,9 +113,9 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-// nodesOf returns the nodes, with a token only if they belong to this session.
-// In a restored backup, a node of another session may have the name and the
-// token of a node that this session has lost.
+// nodesOf returns the nodes, with tokens only for those of this session. In a
+// restored backup, a node of another session may have the name and the token of
+// a node that this session has lost.
 func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
 		n := session.Node{Name: m.Name, Proof: m.proof()}

@@ -51,22 +51,22 @@ type followed struct {
 	early   []*mvccpb.Event   // events that arrived before live was set
 	used    driver.Instant
 	use     int64 // number of the latest use
-	told    bool  // the key that announces a release may exist
+	told    bool  // Delete may have written the key that announces a release
 }
 
-// farBehind is how many nodes may be ahead of a waiter whose session watches
-// the whole queue. A waiter with more is far behind: its session watches only
-// its own node and its predecessor, because sending every change to each of n
-// waiters takes n*n messages. Events of these two watches may come in any
-// order, so they announce no release: the waiter's own node might have been
-// removed earlier. Tests change farBehind.
+// A waiter is far behind if its predecessor has at least farBehind nodes ahead.
+// The waiter's session then watches only the waiter's own node and the
+// predecessor, because sending every change of the queue to each of n waiters
+// takes n*n messages. Events of these two watches may come in any order, so
+// they announce no release: the waiter's own node might have been removed
+// earlier. Tests change farBehind.
 var farBehind = 16
 
 // farNodes are the keys to watch for a node that is far behind: see farBehind.
 // The zero value is for all other nodes.
 type farNodes struct {
 	keys []string
-	use  int64 // followed.use as of the Create
+	use  int64 // followed.use at the time of the Create
 }
 
 // farKeys returns the keys to watch if the new node is far behind, or nil.
@@ -129,8 +129,8 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 }
 
 // follow opens watches of a queue, unless they are open or opening. If far has
-// keys, only these are watched, unless the session has used the queue since the
-// Create. opened is closed when the watches are open.
+// keys, it watches only these keys, unless the session has used the queue since
+// the Create that chose them. opened is closed when the watches are open.
 func (l *listener) follow(queue string, far farNodes) (opened <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) follow(queue string, far farNodes) (opened <-chan struct{}) {
 	return f.opened
 }
 
-// run receives events until the session ends or follows no queue any more.
+// run receives events until the session ends or no longer follows any queue.
 func (l *listener) run(ctx context.Context) {
 	shortest := 20 * time.Millisecond
 	for pause := shortest; ; pause = min(2*pause, l.b.timeout/8) {
@@ -197,8 +197,8 @@ func (l *listener) begin(stream pb.Watch_WatchClient, end func()) {
 	}
 }
 
-// open requests the watches of a queue. If there is no stream, begin does so
-// later. mu must be held.
+// open requests the watches of a queue. If there is no stream yet, begin calls
+// open again. mu must be held.
 func (l *listener) open(f *followed) {
 	l.queues[f.queue] = f
 	if l.stream == nil {
@@ -260,9 +260,9 @@ func (l *listener) pass(reply *pb.WatchResponse) bool {
 	return !reply.Canceled
 }
 
-// apply passes on events in the order of their revisions. Events that arrive
-// before the first list wait for it, because they may concern nodes that it
-// shows.
+// apply passes on events in the order of their revisions. Until the queue has
+// been listed, apply keeps events for later, because they may concern nodes
+// that the list shows.
 func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	if !f.live {
 		f.early = append(f.early, events...)
@@ -326,7 +326,7 @@ func (l *listener) touch(f *followed) {
 }
 
 // learn adds the nodes of a list that was requested when the watches were open.
-// It replaces no node, because earlier events for its key may still arrive.
+// It replaces no known node: earlier events for its key may still arrive.
 func (l *listener) learn(open *followed, members []member) {
 	if open == nil {
 		return
@@ -346,8 +346,8 @@ func (l *listener) learn(open *followed, members []member) {
 }
 
 // tell reports whether Delete should announce a release: only if the session
-// follows the queue, which it then does until stopUnused removes the
-// announcement.
+// follows the queue. tell marks the queue as used, so that stopUnused does not
+// drop the queue before it can remove the announcement.
 func (l *listener) tell(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -377,11 +377,10 @@ func (l *listener) lose() bool {
 	return l.running
 }
 
-// check is called with a revision that a heartbeat has read, and asks the
-// stream's server for its progress. It ends the stream if the server stays
-// behind such a revision for a quarter of the session timeout, because it hangs
-// or can't write to its disk. check never blocks, so it can't delay a
-// heartbeat.
+// check is called with the revision that a heartbeat has read. It asks the
+// stream's server for its progress, and ends the stream if that server stays
+// behind for a quarter of the session timeout, because it hangs or can't write
+// to its disk. check never blocks, so it can't delay a heartbeat.
 func (l *listener) check(newest int64) {
 	if !l.mu.TryLock() {
 		return
@@ -402,7 +401,7 @@ const stopAfter = 10 * time.Second
 // stopUnused stops following queues in which the session does not wait and that
 // it has not used for the given time. It also removes the keys that announce
 // releases, so that they do not accumulate in a session that uses many queues.
-// That is best effort, because etcd removes them anyway when the session ends.
+// A failed removal is ignored, because etcd removes the keys with the session.
 func (l *listener) stopUnused(ctx context.Context, after time.Duration) {
 	for _, f := range l.unused(after) {
 		if f.told {

@@ -7,8 +7,8 @@ import "github.com/dlock-go/dlock/driver/session"
 // queue has had since the last compaction. If each node had a new key, every
 // lock would slow down later ones.
 //
-// A number is never used again in any queue if a request that removes its key
-// may still arrive.
+// A queue never reuses a number if a request that removes its key may still
+// arrive: see backend.lost.
 type numbers struct {
 	last int64 // highest number allocated so far
 	used int

@@ -178,8 +178,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 }
 
 // When etcd is out of space, it rejects the cancellation key too, and clients
-// retry Create until an operator frees space. The driver must keep nothing for
-// each of these Creates.
+// retry Create until an operator frees space. The driver must not keep a record
+// of each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -261,7 +261,8 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program that may write can put the key that makes etcd reject Creates.
+// Any program with write access can change the key that makes etcd reject
+// Creates. The session must then send its Creates again.
 func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -273,8 +274,8 @@ func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 }
 
 // When a connection breaks, all Creates in flight lose their replies. Nobody
-// gets the lock until their nodes are gone, so few requests must remove all of
-// them.
+// gets the lock until their nodes are gone, so a few requests must remove them
+// all.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const unanswered = 1000
 	server := etcdtest.Shared(t)
@@ -308,7 +309,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	close(broken)
 	calls.Wait()
 	s.leavesNothing(t, "q")
-	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 in groups of 127, the first few, and retries while reconnecting
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 Creates in groups of 127, the first few, and retries while reconnecting
 
 	client := pb.NewKVClient(raw(t, server).ActiveConnection())
 	for range unanswered / 2 {

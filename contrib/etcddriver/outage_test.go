@@ -174,8 +174,8 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	require.NoError(t, connectTo(t, "etcd://"+server.Addr()+"/locks").Err())
 }
 
-// The restored store has since reached the session's latest revision, so the
-// revision does not show that a backup was restored.
+// Another session raises the revision of the restored store to the latest one
+// that the first session knows, so the revision does not show the restoration.
 func TestANodeInARestoredBackupIsNotTakenForTheOwn(t *testing.T) {
 	t.Parallel()
 	server, s, lost := restored(t)
@@ -291,7 +291,7 @@ func TestEachAddressOfAHostIsTried(t *testing.T) {
 	c.(*connector).settings.lookup = func(context.Context, string) ([]string, error) {
 		return []string{"127.0.0.3", "127.0.0.1"}, nil
 	}
-	for range 2 { // the first may meet only the silent server
+	for range 2 { // the first Connect may try only the silent server
 		s, failed := c.Connect(within(t))
 		if err = failed; err == nil {
 			require.NoError(t, s.Close())
@@ -364,8 +364,8 @@ func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	}
 }
 
-// After one unanswered request, the client must avoid a hung server. Plain
-// round robin would send it every third request.
+// After one unanswered request, the client must avoid a hung server. With plain
+// round robin, that server would get every third request.
 func TestAHungServerCostsOneRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)

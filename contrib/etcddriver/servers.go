@@ -112,7 +112,7 @@ func byLearner(err error) bool {
 type conns struct {
 	mu    sync.Mutex
 	open  map[*conn]time.Time
-	dials atomic.Int64 // to hosts with several addresses, and earlier sessions
+	dials atomic.Int64 // counts sessions and dials, to choose the address to try first
 }
 
 type conn struct {
@@ -138,9 +138,9 @@ func (c *conn) Close() error {
 	return err
 }
 
-// If ctx has timed out, closeSilent closes the connections to server, or to all
-// servers if it is nil, that have received nothing since the request was sent.
-// gRPC would wait for more than ten seconds before it made new ones.
+// If ctx has timed out, closeSilent closes the connections to server, or all
+// connections if server is nil, that have received nothing since the request
+// was sent. gRPC would wait for more than ten seconds before it replaced them.
 func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -154,9 +154,9 @@ func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Add
 	}
 }
 
-// connect dials a server. Each session, and each dial of a session, begins with
-// the next address of the host, because the server at an address may accept
-// connections but never answer.
+// connect dials a server. If its host has several addresses, each session and
+// each dial begins with the next one, because the server at an address may
+// accept connections but never answer.
 func (c *connector) connect(ctx context.Context, server string) (net.Conn, error) {
 	first := server
 	host, port, _ := net.SplitHostPort(server)

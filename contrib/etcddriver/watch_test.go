@@ -56,7 +56,7 @@ func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 			first := s.b.listener.currentStream()
 			fault(&st.link(made).watches)
 			holder := connectTo(t, "etcd://"+st.server.Addr()+"/"+st.prefix)
-			third := create(t, holder, "q", "h-W-") // moves the revision on
+			third := create(t, holder, "q", "h-W-") // raises the store's revision
 			eventually(t, func() bool {
 				next := s.b.listener.currentStream()
 				return next != nil && next != first
@@ -253,8 +253,8 @@ func waitFarBehind(t *testing.T, n int) {
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line opens two sessions, holder and waiter. holder creates four nodes, and
-// waiter creates a node that waits behind them. l is the link of waiter.
+// line opens two sessions, holder and waiter. holder creates the four nodes
+// ahead, and waiter creates last, which waits behind them. l is waiter's link.
 func line(t *testing.T) (holder opened, ahead []driver.Joined, waiter opened, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
