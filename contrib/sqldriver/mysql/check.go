@@ -21,7 +21,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if it knows none.
+// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	switch number(err) {
 	case 1290, 1792, 1836:
@@ -55,7 +55,7 @@ const oldest = `SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, N
 	FROM information_schema.innodb_trx WHERE trx_mysql_thread_id > 0 ORDER BY trx_started LIMIT 1`
 
 // checkState makes the checks of package sqlstore, and warns if the server has
-// replicas. It skips numbers that the server does not show.
+// replicas. It skips a check if the server does not show the numbers for it.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",
@@ -84,8 +84,8 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	return found
 }
 
-// checkSequences checks how close the highest token is to sqlstore.MostToken.
-// Tokens are the server's clock in microseconds, or more if it was once ahead.
+// checkSequences checks how close the highest token is to sqlstore.MostToken. A
+// token is the server's time in microseconds, or more if its clock was ahead.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
 	in := quote(s.database) + "."

@@ -44,7 +44,7 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 	server := mysqltest.Start(t, mysqltest.WithConfig("log_bin=binlog", "max_connections=10"))
 	database := server.Database()
 	db := openDB(t, server, database)
-	for range 4 { // of the 10 that the server accepts
+	for range 4 { // the server accepts 10
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()

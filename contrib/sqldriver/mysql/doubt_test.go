@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Another client has locked the table, so creating the node commits but reading
-// the queue afterwards fails. If the session took this for a rollback, the node
-// would stay and block the queue.
+// Another client locks the table, so that creating the node commits, but
+// reading the queue afterwards fails. If the session took this error for a
+// rollback, the node would stay and block the queue.
 func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

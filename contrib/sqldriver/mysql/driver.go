@@ -19,10 +19,11 @@ import (
 
 func init() { dlock.Register("mysql", Driver{}) }
 
-// Driver implements [driver.Driver] for MySQL and MariaDB, as "mysql".
+// Driver implements [driver.Driver] for MySQL and MariaDB. It is registered as
+// "mysql".
 type Driver struct {
 	// Password, if not nil, returns the password for each new connection, such
-	// as a token of a cloud service. The data source name then has none.
+	// as a cloud service's token. The data source name must then have none.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -56,15 +57,15 @@ type Options struct {
 // must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be github.com/go-sql-driver/mysql, or a wrapper that
-// returns its errors. Its data source name needs no special parameters.
+// returns its errors. The data source name of db needs no special parameters.
 // Sessions take a connection for one statement at a time and return it without
 // an open transaction. db needs at least three connections per session. If the
 // program keeps all connections busy, heartbeats have to wait and sessions may
 // end. Errors of calls then say that all connections are in use.
 //
 // If the program has left a transaction open on a connection, the driver's
-// statement fails and the transaction goes on. No connection may have the
-// session variable timestamp set, because it overrides the clock of the server.
+// statement fails and the transaction stays open. No connection may have the
+// session variable timestamp set, because it overrides the server's clock.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
@@ -116,7 +117,7 @@ func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Sessi
 	return s, nil
 }
 
-// begin begins a session of st that sends its requests through via.
+// begin begins a session of st. In tests, via wraps st to inject faults.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server, Awaits: true})
 }

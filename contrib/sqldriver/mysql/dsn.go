@@ -96,8 +96,8 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*mysq
 }
 
 // wrongPart returns the error for a data source name that go-sql-driver/mysql
-// rejects. The client's own error quotes what it does not understand, which may
-// be part of the password.
+// rejects. That package's own error would quote what it does not understand,
+// which may be part of the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
@@ -108,15 +108,14 @@ func wrongPart(parameters []string) error {
 	return errors.New("mysql: dsn: the part before the parameters is not of the form " + form)
 }
 
-// isURL reports whether the data source name starts like a URL.
 func isURL(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
 	return ok && !strings.ContainsAny(scheme, ":@(/?")
 }
 
-// clientParameters are the accepted parameters of go-sql-driver/mysql. It would
-// set any other parameter as a server variable, which could change the meaning
-// of statements or, if mistyped, fail at each connection.
+// clientParameters are the accepted parameters of go-sql-driver/mysql. That
+// package would set any other parameter as a server variable, which could
+// change the meaning of statements or, if mistyped, make each connection fail.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,
 	"charset": true, "checkConnLiveness": true, "clientFoundRows": true, "collation": true, "columnsWithAlias": true,
@@ -134,7 +133,7 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS loads the TLS files named in the options, or returns nil.
+// loadTLS loads the TLS files, or returns nil if the options name none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// again lists error numbers after which the transaction was rolled back and an
-// immediate retry may succeed.
+// again lists the numbers of errors after which the transaction has been rolled
+// back and an immediate retry may succeed.
 var again = []uint16{
 	1020, // a row has changed since the transaction read it
 	1213, // a deadlock, or a conflict with another member of a Galera cluster
@@ -39,7 +39,7 @@ var temporary = append([]uint16{
 }, again...)
 
 // unchanged lists the errors after which a transaction has surely changed
-// nothing. Others may occur after the commit.
+// nothing. Other errors may occur after the commit.
 var unchanged = append([]uint16{
 	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server accepts no connection
 	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure does not exist, or may not be used

@@ -48,7 +48,7 @@ func TestMarks(t *testing.T) {
 		{err: server(1045), refused: true},                    // a wrong password
 		{err: server(1406), refused: true},                    // a value is too long
 		{err: server(2013), unavailable: true},                // a proxy has lost its server
-		{err: server(9001), unavailable: true},                // a proxy does not reach its server
+		{err: server(9001), unavailable: true},                // a proxy can't reach its server
 		{err: server(1105)},                                   // an unknown error
 	} {
 		if test.ctx == nil {

@@ -76,8 +76,8 @@ func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	l.grantsLater(replica)
 }
 
-// The old primary is promoted again without the changes made while it was a
-// replica, so it does not know of the lock.
+// The old primary becomes a replica, but stops replicating before the lock is
+// taken. When it is promoted again, it does not know of the lock.
 func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
 	t.Parallel()
 	old := mysqltest.Start(t, replicated)

@@ -9,9 +9,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// An operator's KILL or max_statement_time ends the procedure without running
-// its error handlers, so its transaction stays open. If that connection
-// returned to the pool, no other session could append to the queue.
+// KILL and max_statement_time end a procedure without running its error
+// handlers, so its transaction stays open. If the connection returned to the
+// pool, no other session could append to the queue.
 func TestKilledAppendKeepsNoRows(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s, other := newSession(t, c), newSession(t, c)
@@ -42,7 +42,7 @@ func TestKilledAppendKeepsNoRows(t *testing.T) {
 	})
 }
 
-// A server that hides its uptime would look the same after a restart.
+// If a server hides its uptime, the driver can't notice that it has restarted.
 func TestAServerThatHidesItsUptimeIsRefused(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	newSession(t, c)

@@ -21,7 +21,7 @@ import (
 func configOf(c *connector) *mysql.Config {
 	config := c.config.Clone()
 	config.Params = lockWaits(c.options.Timeout)
-	config.Params["sql_safe_updates"] = "0"                  // the server would refuse some deletions
+	config.Params["sql_safe_updates"] = "0"                  // otherwise the server would refuse some deletions
 	_ = config.Apply(mysql.BeforeConnect(c.options.refresh)) // it never fails
 	return config
 }
@@ -52,7 +52,7 @@ func (s *store) open() (*sql.DB, func(), error) {
 
 // lockWaits limits how long the session's statements wait for locks in the
 // server, which does not notice that a client has given up. By default, a
-// statement could wait for 50 seconds or for a day, and still take effect then.
+// statement could wait for 50 seconds or a day and then still take effect.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {

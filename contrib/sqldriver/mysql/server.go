@@ -123,7 +123,6 @@ func parseVersion(text string) (product string, version [3]int, ok bool) {
 	return product, version, err == nil && n == 3
 }
 
-// older reports whether version a precedes b.
 func older(a, b [3]int) bool {
 	for i := range a {
 		if a[i] != b[i] {

@@ -26,7 +26,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Errors of Connect must not contain a password.
+// Both functions also check that the error of Connect contains no password.
 var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
@@ -355,8 +355,8 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The test keeps the rename's transaction open, so the removal must wait for
-// the commit and then find the node.
+// The transaction that renames the node stays open, so the removal must wait
+// for its commit and then find the node.
 func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
 		t.Run(why.String(), func(t *testing.T) {
@@ -472,7 +472,8 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	assert.Len(t, now[0].Nodes, 2)
 }
 
-// The two locks that dlock_await takes are only hints. It must keep neither.
+// dlock_await takes two named locks (GET_LOCK). It must release both, and must
+// show the queue even if another connection has one of them.
 func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	c.Admin.SetMaxOpenConns(1) // so that GET_LOCK and RELEASE_LOCK use the same connection
@@ -561,9 +562,9 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// database/sql sends a statement again if the client claims that it was not
-// sent. Here the append was sent and only the reply is lost, so the append must
-// not be sent again.
+// database/sql repeats a statement if the client library says that the
+// statement was not sent. Here the append was sent and only its reply is lost,
+// so the append must not be repeated.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	s := newCounted(t, mysqltest.Shared(t))
 	create(t, s, "other") // opens a connection

@@ -95,7 +95,7 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 	}
 }
 
-// maxTries bounds the attempts to run a statement that conflicts with others.
+// maxTries limits how often a statement that conflicts with others is tried.
 const maxTries = 8
 
 // pause sleeps for a random time, whose bound doubles with each try. It returns
@@ -111,7 +111,6 @@ func (s *store) query(ctx context.Context, text string, row func(scan func(...an
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
 
-// use calls f with a connection of the pool.
 func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	db, err := s.DB()
 	if err != nil {
@@ -133,8 +132,8 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 }
 
 // discard makes database/sql close a connection. If an operator or a time limit
-// of the server ends a procedure, its transaction stays open and would keep its
-// row locks. Closing the connection rolls it back.
+// of the server ends a procedure, the procedure's transaction stays open and
+// keeps its row locks, until the connection is closed.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
@@ -163,7 +162,7 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-// change calls a procedure whose first arguments are session ID and generation.
+// change calls a procedure that takes the session ID and generation first.
 func (s *store) change(ctx context.Context, generation int64, procedure string, args ...any) error {
 	status, err := s.status(ctx, procedure, append([]any{s.id, generation}, args...)...)
 	if err != nil {
@@ -242,8 +241,8 @@ func (s *store) createTables(ctx context.Context) error {
 }
 
 // needOperator adds to err the statements that an operator must run so that the
-// user can create or use the tables. If account is empty, they are for the
-// account of the data source name.
+// user can create or use the tables. If account is empty, the statements name
+// the user of the data source name.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -425,7 +424,7 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 }
 
 // digest returns a number, never zero, that differs after every change of a
-// queue. Appends and renames raise last; every other change shows in the names.
+// queue. Appends and renames raise last, and removals change the list of names.
 func digest(last int64, s session.Snapshot) int64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, last, s.Released)
@@ -447,7 +446,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.call(ctx, "dlock_read", []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &there, &info.Token, &info.Data, &info.Owner, &created, &left)
 	})
-	over := s.Observing && info.Owner != "" && left <= 0 // expired, but not yet ended by another session
+	over := s.Observing && info.Owner != "" && left <= 0 // expired, but still in the database
 	if err = s.Known(known, err, missing); err == nil && (over || !there) {
 		err = driver.ErrGone
 	}
