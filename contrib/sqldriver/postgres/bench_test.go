@@ -36,8 +36,8 @@ func ways(b *testing.B) []testenv.Way {
 	}
 }
 
-// Of the compared locks only dlock writes to the disk, once to lock and once to
-// unlock.
+// Among the compared locks, only dlock writes to the disk: once to lock and
+// once to unlock.
 func BenchmarkFree(b *testing.B) { testenv.Free(b, ways(b)) }
 
 func BenchmarkContended(b *testing.B) { testenv.Contended(b, ways(b)) }

@@ -24,7 +24,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if it knows none.
+// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	var server *pgconn.PgError
 	switch errors.As(err, &server); {
@@ -87,7 +87,7 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	return found
 }
 
-// checkNotices warns if notices (NOTIFY) do not reach a session, as with a
+// checkNotices warns if notices (NOTIFY) do not reach a session, as behind a
 // proxy that pools transactions.
 func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 	if !s.connector.options.notify {

@@ -17,7 +17,6 @@ import (
 
 // The tests in this file set the clock of a PostgreSQL server.
 
-// withClock starts a server whose clock can be set.
 func withClock(t *testing.T) *pgtest.Server {
 	pgtest.RequireClock(t)
 	return pgtest.Start(t, pgtest.WithClock())
@@ -55,9 +54,9 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// A holder that is cut off cannot learn that the clock step has ended its
-// session, so there are two holders. The second holder's token must be higher,
-// and a late delete by the first must not remove the second's node.
+// A disconnected holder can't learn that the clock step has ended its session,
+// so there are two holders. The second holder's token must be higher, and a
+// late delete by the first holder must not remove the second holder's node.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	server := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")
@@ -81,8 +80,8 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	assert.NoError(t, second.Delete(t.Context(), "q", next.Place, driver.Released))
 }
 
-// A holder that makes no request must learn of the loss by a notice or from its
-// next heartbeat.
+// A holder that makes no request must learn that it has lost its lock, from a
+// notice or from its next heartbeat.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	server := withClock(t)

@@ -43,8 +43,8 @@ func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	assert.Equal(t, 2*rounds, changes()-changed)
 }
 
-// After its first wait, a session must get the lock by a Create and a notice
-// alone.
+// After a session has waited in a queue once, a Create and a notice must be
+// enough for it to get the lock.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=10m")
 	holder, waiter := newSession(t, c), newSession(t, c)

@@ -23,7 +23,7 @@ func init() { dlock.Register("postgres", Driver{}) }
 // as "postgres".
 type Driver struct {
 	// Password, if not nil, returns the password for each new connection, such
-	// as a token of a cloud service. The data source name then has none.
+	// as a cloud service's token. The data source name must then have none.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -113,7 +113,7 @@ func (c *connector) connect(ctx context.Context, st *store) (driver.Session, err
 	return s, nil
 }
 
-// begin begins a session of st that sends its requests through via.
+// begin begins a session of st. In tests, via wraps st to inject faults.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "postgres", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
 }

@@ -138,8 +138,8 @@ func unknownParameter(name string, hidden bool) error {
 }
 
 // connectTimeout returns the timeout for connecting to one host. If there are
-// several hosts, it is short, so that a heartbeat reaches the last one even if
-// the others are silent.
+// several hosts, the timeout is short, so that a heartbeat reaches the last
+// host even if the others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string

@@ -15,11 +15,12 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// readOnly is the error code of a server, such as a standby, that only reads.
+// readOnly is the error code of a server, such as a standby, that can't write.
 const readOnly = "25006"
 
-// noRight is the error code for a missing privilege. A procedure may return it
-// after its commit, from the function that waits for the disk.
+// noRight is the error code for a missing privilege. It does not prove that
+// nothing has changed: the function that waits for the disk after a procedure's
+// commit may return it, too.
 const noRight = "42501"
 
 // temporary lists error codes, and classes of codes, after which a retry may
@@ -74,13 +75,13 @@ type told struct {
 func (t told) Error() string { return t.text }
 func (t told) Unwrap() error { return t.error }
 
-// refusal matches the server's refusal of TLS in the text of an error, which is
-// left out if pgx, as by default, has also tried without TLS.
+// refusal matches the line of an error text that says that the server refused
+// TLS, if more lines follow because pgx has also tried without TLS.
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
-// unchanged lists the errors after which a statement has surely changed nothing.
-// Others may come from a procedure after its commit, when it waits for the disk,
-// so they leave the outcome unknown.
+// unchanged lists the errors after which a statement has surely changed
+// nothing. Other errors leave the outcome unknown, because a procedure may
+// return them after its commit, while it waits for the disk.
 var unchanged = []string{
 	"25", "26", "2D", // the server, or the connection, is in the wrong state
 	"3F000", "42", // something is missing or denied

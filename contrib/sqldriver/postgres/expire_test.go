@@ -102,8 +102,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// A search for dead sessions must end a session even if it first has to wait
-// for the queue. On a slow machine, the search may time out and be repeated.
+// A search for dead sessions must end a session even if the search first has to
+// wait for a lock on the session's queue. On a slow machine it may time out.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.Exec(t, "SELECT dlock.end_session('B7')")
@@ -122,8 +122,8 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	t.Error("the session does not end")
 }
 
-// Unlock must say that the session has ended, not that an operator has removed
-// the node.
+// The error of Delete must say that the session has ended, not only that the
+// node is gone.
 func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

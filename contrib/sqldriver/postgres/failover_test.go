@@ -39,7 +39,7 @@ func (l *loss) grantsLater(successor *pgtest.Server) {
 	require.NoError(l, l.GrantsLater(successor.DSN("session_timeout=2s")).Unlock())
 }
 
-// lagging starts a standby that has all sessions but receives no more changes.
+// lagging starts a standby that has all sessions but receives no later changes.
 func (l *loss) lagging(options ...pgtest.Option) *pgtest.Server {
 	l.Helper()
 	standby := l.server.Standby(l, options...)
@@ -84,7 +84,7 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.grantsLater(l.server)
 }
 
-// A session must learn of the grace if its data are from another era.
+// A session whose data are from another era must report that data were lost.
 func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	server := pgtest.Start(t)
 	lock := mustLock(t, opened(t, server.DSN("empty_is_new=true")))
@@ -94,8 +94,8 @@ func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	require.Equal(t, "lost_data", recipes.LostInfo{Err: lock.Err()}.Reason())
 }
 
-// The tables of both servers have the same OIDs, because the same statements
-// created them. OIDs therefore do not tell the servers apart.
+// The same statements created the tables of both servers, so the tables have
+// the same OIDs, and the driver can't tell the servers apart by these.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)
@@ -158,7 +158,7 @@ func isolatePrimary(t *testing.T, cancelled bool) {
 	l := newLoss(t, pgtest.Start(t))
 	standby := l.server.Standby(t)
 	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby even so
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby nevertheless
 	l.server.SQL(t, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"

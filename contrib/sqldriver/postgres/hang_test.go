@@ -58,9 +58,9 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections occupies all idle connections of db until release is called.
-// It fails the test unless they suffice for Watch, a heartbeat and a second
-// attempt of the listener.
+// takeConnections occupies all idle connections of db, at least four, until
+// release is called. Four suffice for Watch, a heartbeat and a second attempt
+// of the listener.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

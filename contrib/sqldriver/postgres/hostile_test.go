@@ -13,9 +13,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// hostile fills a schema with functions, operators, types and views that fail
-// when used. They have the names and parameters of those in pg_catalog, except
-// for pg_is_in_recovery, which pgx calls without its schema.
+// hostile fills a schema with functions, operators, types and views that have
+// the names and parameters of those in pg_catalog but fail when used. It leaves
+// out pg_is_in_recovery, because pgx calls that function without its schema.
 const hostile = `
 CREATE ROLE hostile; CREATE SCHEMA hostile AUTHORIZATION hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC; SET ROLE hostile; SET search_path = '';
 CREATE FUNCTION hostile.concat(pg_catalog.text, pg_catalog.pg_lsn) RETURNS pg_catalog.text LANGUAGE plpgsql AS 'BEGIN RAISE ''hostile concat''; END';

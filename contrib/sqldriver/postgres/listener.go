@@ -24,7 +24,8 @@ import (
 // listener receives a session's notices (NOTIFY) on a single connection, which
 // preserves their commit order. It connects when the session first waits for a
 // lock. From then on heartbeats and polls use this connection, so that a
-// waiting session needs no other, and a heartbeat notices if it falls silent.
+// waiting session needs no other, and a heartbeat fails if the connection falls
+// silent.
 type listener struct {
 	store *store
 	life  context.Context
@@ -56,7 +57,7 @@ func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapsho
 	return session.LookAt(ctx, s, q)
 }
 
-// Listening implements session.Notifier. No notice announces new nodes.
+// Listening implements session.Notifier. Notices never announce new nodes.
 func (s *store) Listening(queue string, whole bool) bool {
 	l := s.listener
 	l.mu.Lock()
@@ -100,8 +101,8 @@ func (l *listener) want(channel string, listening chan<- bool) bool {
 	return true
 }
 
-// channel returns the NOTIFY channel of a queue. There are 256 of them, so that
-// a session needs few subscriptions and gets few notices of other queues.
+// channel returns the NOTIFY channel of a queue. All queues share 256 channels,
+// so a session needs few subscriptions and gets few notices of other queues.
 func (l *listener) channel(queue string) string {
 	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
 }
@@ -117,7 +118,7 @@ func (l *listener) close() {
 func (l *listener) run() {
 	defer l.done.Done()
 	for {
-		// After an error, the session polls often until the next connection.
+		// After an error, the session polls often until connect succeeds.
 		_ = l.connect()
 		l.disconnected()
 		l.store.Host.Lost()
@@ -237,7 +238,7 @@ func (l *listener) receive(conn *pgx.Conn) error {
 		return err
 	}
 	if l.lost {
-		l.store.Host.Lost() // again: nodes may have been removed before this connection listened
+		l.store.Host.Lost() // again, because nodes may have been removed before this connection listened
 	}
 	l.mu.Lock()
 	l.connected, l.interrupt = true, func() {}
@@ -253,9 +254,9 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	}
 }
 
-// echo verifies that notices reach conn. It sends one from another connection,
-// because a proxy that pools transactions delivers a notice only to its sender.
-// It also fails if the program's OnNotification hook swallows the notices.
+// echo verifies that notices reach conn. It sends a notice from another
+// connection, because a proxy that pools transactions delivers a notice only to
+// its sender. echo also fails if the program's OnNotification hook swallows it.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
@@ -304,7 +305,6 @@ func (l *listener) wanted() (channels []string) {
 	return channels
 }
 
-// subscribe listens to channels.
 func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	if len(channels) == 0 {
 		return nil

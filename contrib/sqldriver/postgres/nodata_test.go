@@ -34,8 +34,8 @@ func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	t.Error(err)
 }
 
-// outliveTheWait uses a session whose lease is shorter than a second, because
-// the driver gives up the waiting request after a second.
+// outliveTheWait locks the orphan's queue for three session timeouts. It
+// returns an error if the session ends.
 func outliveTheWait(t *testing.T) error {
 	c := newCaseWith(t, "session_timeout=1s")
 	s := newSession(t, c)

@@ -40,7 +40,7 @@ func TestOurServer(t *testing.T) {
 	})
 }
 
-// conformance.md shows TestOurServer.
+// The page conformance.md shows the code of TestOurServer.
 func TestTheKitRunsOnTheServerOfAUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOurServer$/^rule02$", "-test.v")

@@ -133,8 +133,8 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
 }
 
-// An append whose reply was lost may reach the server before or after its
-// cancellation.
+// An append whose reply is lost may reach the server before or after its
+// cancellation, and must leave no node in either case.
 func TestPsqlCancelsAnAppend(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

@@ -43,7 +43,7 @@ func inSchema(sql, schema string) string {
 	return strings.ReplaceAll(schemaWord.ReplaceAllString(sql, `"`+schema+`"$1`), "'dlock_'", "'"+schema+"_'")
 }
 
-// lockForSchema is the advisory lock for creating tables: "dlock" in ASCII.
+// lockForSchema is the key of createTables' advisory lock: "dlock" in ASCII.
 const lockForSchema = 0x646c6f636b
 
 // grants returns the statements that grant a user access to the tables.

@@ -24,7 +24,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Errors of Connect must not contain a password.
+// Both functions also check that the error of Connect contains no password.
 var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {
@@ -235,7 +235,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	for i := range 6 {
 		next := testenv.LockLater(t, locks[(i+1)%2])
 		// Give the other session time to start waiting. The test is valid even
-		// if it has not.
+		// if that session starts later.
 		time.Sleep(20 * time.Millisecond)
 		sqltest.Unlock(t, held)
 		before := held.Token()

@@ -52,8 +52,8 @@ type texts struct {
 }
 
 // operator matches the operators in the statements. newTexts qualifies them
-// with a schema, as all other names are, because others may have put a better
-// match into a schema of the search_path.
+// with the schema pg_catalog, because another user may have created a better
+// match in a schema of the search_path.
 var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
 func newTexts(schema string) *texts {
@@ -70,7 +70,7 @@ func newTexts(schema string) *texts {
 		replace:   `SELECT dlock.replace($1, $2, $3, $4, $5)`,
 		setValue:  `SELECT dlock.keep($1, $2, $3, $4, $5)`,
 		cancel:    `SELECT dlock.cancel($1, $2, $3::pg_catalog.bytea[])`,
-		// A queue without a row has version 1, which is below that of all rows.
+		// A queue without a row has version 1, which is lower than in any row.
 		look: `SELECT s.id IS NOT NULL, w.i, v.version, n.name, CASE WHEN n.session = $1 THEN n.token ELSE 0 END, dlock.proof(n.data)
 			FROM ROWS FROM (pg_catalog.unnest($2::pg_catalog.text[]), pg_catalog.unnest($3::bigint[])) WITH ORDINALITY AS w (queue, known, i)
 			LEFT JOIN dlock.session s ON s.id = $1 AND s.era = CASE WHEN $1 <> '' THEN dlock.here() END
@@ -109,7 +109,7 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 }
 
 // answer calls request. It turns success into an error if any commit of the
-// session went unconfirmed meanwhile, because request may have made it.
+// session went unconfirmed meanwhile, because that may be the request's commit.
 func (s *store) answer(ctx context.Context, request func() error) error {
 	before := s.unconfirmed.Load()
 	err := request()
@@ -137,8 +137,8 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	return rows.Err()
 }
 
-// querySpare is like query, for heartbeats and polls: if possible it uses the
-// listener's connection, so that they take none from the pool.
+// querySpare is like query, but uses the listener's connection if possible.
+// Heartbeats and polls use it, so that they take no connection from the pool.
 func (s *store) querySpare(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
 	return s.answer(ctx, func() error {
 		err := s.listener.do(ctx, func(conn *pgx.Conn) error {
@@ -165,7 +165,7 @@ func (s *store) one(ctx context.Context, value any, text string, args ...any) er
 	return s.query(ctx, text, args, func(scan func(...any) error) error { return scan(value) })
 }
 
-// change calls a function whose first arguments are session ID and generation.
+// change calls a function that takes the session ID and generation first.
 func (s *store) change(ctx context.Context, generation int64, text string, args ...any) error {
 	var status string
 	if err := s.one(ctx, &status, text, append([]any{s.id, generation}, args...)...); err != nil {
@@ -205,8 +205,8 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and functions in one transaction. An advisory
-// lock keeps processes from doing so concurrently.
+// createTables creates the tables and functions in one transaction. It takes an
+// advisory lock, so that only one process at a time creates them.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
 	db, err := s.DB()
@@ -365,7 +365,7 @@ func (s *store) Read(ctx context.Context, queue, name string) (info driver.NodeI
 	err = s.query(ctx, s.texts.read, []any{s.id, queue, name}, func(scan func(...any) error) error {
 		return scan(&known, &token, &data, &info.Owner, &created, &left)
 	})
-	over := s.Observing && info.Owner != "" && left.Int64 <= 0 // expired, but not yet ended by another session
+	over := s.Observing && info.Owner != "" && left.Int64 <= 0 // expired, but still in the database
 	if err = s.Known(known, err, missing); err == nil && (over || !token.Valid) {
 		err = driver.ErrGone
 	}
