@@ -23,7 +23,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if it knows none.
+// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	if err == nil {
 		return ""

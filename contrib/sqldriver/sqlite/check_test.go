@@ -54,7 +54,7 @@ func TestCheckOfAFileThatAnotherProgramHasLocked(t *testing.T) {
 	checked(t, path+"?session_timeout=1s").Has(t, driver.Problem, "", "write transaction")
 }
 
-// The error must tell of the locked database even if ctx ends during a retry.
+// The error must say that the database is locked, even if ctx ends in a retry.
 func TestTheErrorOfALockedDatabaseSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0

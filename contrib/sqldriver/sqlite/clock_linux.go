@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// bootName identifies the clock that bootClock reads, by the current boot and
-// the time namespace. It is empty if the boot ID cannot be read.
+// bootName identifies the clock that bootClock reads. It consists of the boot
+// ID and the time namespace, and is empty if the boot ID cannot be read.
 var bootName = sync.OnceValue(func() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -4,5 +4,5 @@ package sqlite
 
 import "time"
 
-// bootClock returns the wall clock. It reads the boot clock only on Linux.
+// bootClock returns the wall clock. Only on Linux does it read the boot clock.
 func bootClock(now time.Time) (string, time.Duration) { return "", time.Duration(now.UnixNano()) }

@@ -31,8 +31,9 @@ func pass(t *testing.T, d time.Duration, s *session.Session) {
 	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
 }
 
-// A clock step ends leases at once, but not deadlines, which count by the boot
-// clock. So a holder knows of its loss before a contender gets the lock.
+// Setting the clock forward ends leases but not deadlines, which count by the
+// boot clock. A holder thus learns of the loss before a contender gets its
+// lock.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
@@ -83,7 +84,7 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 	require.Equal(t, []driver.Node{behind.Node}, list)
 }
 
-// A stopped holder keeps its file locked, so its deadline must end its session.
+// Only the deadline ends a stopped holder's session, whose file stays locked.
 func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
 	if boot, _ := bootClock(time.Now()); boot == "" && runtime.GOOS != "linux" {
 		t.Skip("this system has no clock that cannot be set")

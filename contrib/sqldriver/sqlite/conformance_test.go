@@ -163,7 +163,7 @@ type wire struct {
 	broken atomic.Bool
 	delay  atomic.Int64 // delay of each reply, in nanoseconds
 
-	commits, reads atomic.Int64 // statements so far
+	commits, reads atomic.Int64 // numbers of commits and of queue reads so far
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
@@ -266,9 +266,9 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before injects the faults of the wire before each statement. A cut wire does
-// not interrupt a transaction or the cleanup after one, because an open
-// transaction would block other sessions.
+// before is called before each statement and injects the wire's faults. A cut
+// wire does not interrupt a transaction or the cleanup after it, because an
+// open transaction would block other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

@@ -18,7 +18,7 @@ import (
 var errUnknownOutcome = errors.New("the connection broke during a commit")
 
 // database is a session's connection to the database file. Calls use it one at
-// a time, and release it while they wait for another process.
+// a time, and release it while they wait for a lock of another process.
 type database struct {
 	path      string
 	connector sqldriver.Connector
@@ -70,7 +70,6 @@ func (d *database) use(ctx context.Context, f func() error) error {
 	return err
 }
 
-// connect opens the connection and configures it.
 func (d *database) connect(ctx context.Context) (err error) {
 	d.connects++
 	d.stmts = make(map[string]*sql.Stmt)

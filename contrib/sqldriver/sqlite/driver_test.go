@@ -503,7 +503,7 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The name of a released node must not count as released once it is reused.
+// A released name must not count as released once another node has it.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Hour))

@@ -87,8 +87,8 @@ func explain(err error) error {
 // longestPath is the length of the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen adds to err whether missing permissions or a long path keep
-// SQLite from opening the file. The result code does not tell these from
+// explainOpen marks err as permanent if missing permissions or a long path keep
+// SQLite from opening the file. SQLite returns the same result code for
 // temporary causes, such as too many open files.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {

@@ -127,7 +127,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	next, _ := testenv.Receive(t, granted, "the client sees the release")
 	require.Greater(t, next.Token(), seq)
 
-	// Deleting the session's row must remove its nodes.
+	// Deleting the session's row must remove the session's nodes.
 	create()
 	change("DELETE FROM dlock_session WHERE id = ?", id)
 	require.Len(t, rowsOf(t, db, showQueue), 1)

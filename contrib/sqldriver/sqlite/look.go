@@ -15,7 +15,7 @@ const (
 	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// patience bounds the time between polls while other waiters are ahead.
+	// patience bounds the time between polls of a waiter behind other waiters.
 	patience = 200 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
@@ -69,7 +69,7 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 	if m.presence.hears() {
 		c.Pause = min(patience, time.Duration(max(0, ahead-1))*longest)
 	}
-	c.Version++ // because a Version of zero means that the store counts none
+	c.Version++ // because a Version of zero means that the store counts no versions
 	if released != nil {
 		if name, ok := strings.CutPrefix(*released, queue+"/"); ok && !strings.Contains(name, "/") {
 			c.Released = name
@@ -78,9 +78,9 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 	return c, err
 }
 
-// Look implements session.Store. It ends the sessions of dead processes that
-// own one of the first nodes. Thus even TryLock, which does not wait, gets the
-// lock of a killed holder.
+// Look implements session.Store. It ends the sessions of dead processes if they
+// own one of the first nodes, so that even TryLock, which does not wait, gets
+// the lock of a killed holder.
 func (m *member) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
 	var suspects []string
 	look := func() error {
@@ -95,7 +95,7 @@ func (m *member) Look(ctx context.Context, ask []session.Query) (found []session
 	return found, explain(err)
 }
 
-// look reads the queues that have changed. suspects lists sessions to probe.
+// look reads the queues that have changed. suspects are the sessions to probe.
 func (m *member) look(ctx context.Context, ask []session.Query) (found []session.Snapshot, suspects []string, err error) {
 	if slices.ContainsFunc(ask, func(q session.Query) bool { return q.Known != 0 }) {
 		if err := m.countChanges(ctx); err != nil {
@@ -151,8 +151,8 @@ func (m *member) countChanges(ctx context.Context) error {
 	return nil
 }
 
-// dropDead ends the sessions of all dead processes if any of ids belongs to
-// one. It reports whether the caller must read the queue again.
+// dropDead ends the sessions of all dead processes if ids names a session of
+// such a process. It reports whether the caller must read the queue again.
 func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	if !slices.ContainsFunc(ids, m.presence.dead) {
 		// Another goroutine or process may have ended one of the sessions.
@@ -201,8 +201,8 @@ func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// sweep removes the files of dead sessions, except of those in the database:
-// reap needs the files to see that a session's process has died.
+// sweep removes the files of dead sessions that are not in the database. For a
+// session in the database, reap needs them to see that the process has died.
 func (m *member) sweep(ctx context.Context) error {
 	ids := m.presence.remains()
 	if len(ids) == 0 {

@@ -75,8 +75,8 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 //
 // If no other session is alive, first is true and the lock is exclusive. Other
 // sessions then block in attend until this one calls share. If first is false,
-// some session has been alive ever since first was last true. There was no
-// power cut meanwhile, so no commit has been lost.
+// at least one session was alive at any time since first was last true. So
+// there was no power cut in that time, and no commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	how, err := p.lockAlive(ctx, syscall.LOCK_EX, syscall.LOCK_SH)
 	return how == syscall.LOCK_EX, err
@@ -175,7 +175,7 @@ func (p *presence) notify(id string) {
 // hears reports whether other processes can wake this session.
 func (p *presence) hears() bool { return p.wake != nil }
 
-// hear calls wake for each notice of other processes until silence is called.
+// hear calls wake for each notice from other processes until silence is called.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return

@@ -241,7 +241,7 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 }
 
 // A stopped process keeps its file locks, so its session ends only at the
-// deadline. When the process continues, it must notice the loss at once.
+// deadline. When the process continues, it must learn of this at once.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")

@@ -70,7 +70,7 @@ const (
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
-	// sqlLeft is how long a session has left: by the boot clock if the
+	// sqlLeft computes how long a session has left: by the boot clock if the
 	// session's row is from the current boot, and otherwise by the wall clock,
 	// which may be set. byClock returns the arguments for ?1, ?2 and ?3.
 	sqlLeft = `iif(boot = ?1, until - ?2, deadline - ?3)`

@@ -47,12 +47,12 @@ var (
 )
 
 // open prepares the session: it creates the tables, shows other processes that
-// this one is alive, and ends the sessions of dead ones.
+// this session is alive, and ends the sessions of dead processes.
 func (m *member) open(ctx context.Context) (err error) {
 	if err := m.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
 	}
-	// A symbolic link to a missing file could not be resolved any earlier.
+	// A symbolic link can be resolved only now that the file exists.
 	if m.path, err = filepath.EvalSymlinks(m.path); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (m *member) Begin(ctx context.Context, timeout time.Duration) (session.Begu
 	return session.Begun{}, explain(err)
 }
 
-// hear passes on the notices of other processes until the session ends.
+// hear passes on notices from other processes until the session ends.
 func (m *member) hear(ctx context.Context) {
 	defer context.AfterFunc(ctx, m.presence.silence)()
 	m.presence.hear(m.host.Look)
@@ -181,7 +181,7 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		err = m.db.beat(ctx, beat)
 	}
 	if errors.Is(err, errReplaced) {
-		m.db.close() // while it has the old files open, no connection can use the new ones
+		m.db.close() // while this session has the old files open, no connection can use the new ones
 	}
 	return 0, err
 }
@@ -254,7 +254,7 @@ func (m *member) insert(ctx context.Context, c session.Change) (r session.Result
 	if err != nil {
 		return r, before, err
 	}
-	before, err = m.content(ctx, c.Queue) // returns an error if the session has ended
+	before, err = m.content(ctx, c.Queue) // fails if the session has ended
 	if err == nil && !found {
 		err = errExhausted
 	}
