@@ -115,8 +115,8 @@ func lockingRead(t *testing.T, db database) {
 	}
 }
 
-// ineffective lists, by database, statements after which an UPDATE by the role
-// pg_monitor of the table, written %, succeeds but stores no token.
+// ineffective lists, by database, statements after which an UPDATE of the
+// table, written %, succeeds but stores no token.
 var ineffective = map[string][]string{
 	"PostgreSQL": {
 		`CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

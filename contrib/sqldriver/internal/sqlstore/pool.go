@@ -42,10 +42,10 @@ type Pool struct {
 
 // NewPool returns a pool that borrows connections from shared. If shared is
 // nil, the pool calls open and allows the returned database the given number of
-// connections. It soon closes those that are idle for two heartbeat intervals
-// of the given session timeout, so that clients at rest leave connections to
-// others. Close closes the database and then calls the end function returned by
-// open.
+// connections. It closes connections that were idle for two heartbeat intervals
+// of the given session timeout, so that inactive clients leave connections to
+// other clients. Close closes the database and then calls the end function that
+// open returned.
 func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
@@ -88,8 +88,9 @@ func (p *Pool) DB() (*sql.DB, error) {
 	return p.own, nil
 }
 
-// BusyError says that all connections were in use until a context ended, which
-// matches driver.ErrUnavailable, or that the program closed its *sql.DB.
+// BusyError says that all connections were in use until a context ended, or
+// that the program closed its *sql.DB. Only the former matches
+// driver.ErrUnavailable.
 type BusyError struct {
 	text    string
 	matches []error
@@ -151,9 +152,9 @@ func (p *Pool) Admit(ctx context.Context) error {
 // Start implements [session.Starter].
 func (p *Pool) Start(h session.Host) { p.Host = h }
 
-// Known returns the error of a request; known says whether it found the
-// session. A session that observes is never found, and its tables may be
-// missing.
+// Known returns the error of a request; known says whether the request found
+// the session. A session that only observes is never in the database, and the
+// tables may be missing then.
 func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 	switch {
 	case !p.Observing:
@@ -165,9 +166,9 @@ func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 }
 
 // Beaten is called after each heartbeat, with its context and error. It returns
-// [ErrUnknownSession] if the tables are missing. If there was no answer in
-// time, it closes the idle connections that do not reply. Otherwise later
-// heartbeats might use them, although a firewall may have dropped them all.
+// [ErrUnknownSession] if the tables are missing. If the heartbeat timed out,
+// Beaten closes the idle connections that do not answer a ping, because a
+// firewall may have dropped them and later heartbeats would use them.
 func (p *Pool) Beaten(ctx context.Context, err error, missing func(error) bool) error {
 	if missing(err) {
 		return fmt.Errorf("%w: %w", ErrUnknownSession, err)

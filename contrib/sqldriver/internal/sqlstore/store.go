@@ -22,7 +22,7 @@ type Store interface {
 	session.Reader
 	session.Tidier
 	session.Starter
-	// Open connects, and creates the tables if they are missing, unless the
+	// Open connects. If the tables are missing, it creates them, unless the
 	// session only observes.
 	Open(ctx context.Context) error
 	// Close closes the connections. Later requests open them again.

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// AllConnectionsInUse takes all three connections of db and requires that
-// errors then say so. The connector must have a long session timeout.
+// AllConnectionsInUse limits db to three connections, takes them all, and
+// requires that errors say so. The connector must have a long session timeout.
 func AllConnectionsInUse(t *testing.T, db *sql.DB, c driver.Connector) {
 	t.Helper()
 	db.SetMaxOpenConns(3)

@@ -10,7 +10,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Lock takes a lock.
 func Lock(t testing.TB, m *dlock.RWMutex) *dlock.Lock {
 	l, err := m.Lock(t.Context())
 	assert.NoError(t, err)

@@ -28,7 +28,7 @@ type Loss struct {
 	Cut    func() // disconnects the holder from the server
 }
 
-// NewLoss begins a session, so that a replica has one. Without any session, a
+// NewLoss begins a session, so that a replica has a session. Without any, the
 // promoted replica would look like a new store.
 func NewLoss(t *testing.T, driver, server string, dsn func(addr string) string) *Loss {
 	t.Helper()
@@ -39,15 +39,14 @@ func NewLoss(t *testing.T, driver, server string, dsn func(addr string) string) 
 	return l
 }
 
-// Hold takes the lock.
 func (l *Loss) Hold() {
 	l.Helper()
 	l.Holder = Lock(l, l.Client.RWMutex("q"))
 }
 
 // GrantsLater checks that a contender with a new client gets the lock only
-// after the holder knows of its loss. It removes empty_is_new from the
-// contender's data source name, because that could skip the grace.
+// after the holder knows that it has lost it. The contender's data source name
+// is used without empty_is_new, because this parameter could skip the grace.
 func (l *Loss) GrantsLater(dsn string) *dlock.Lock {
 	l.Helper()
 	if l.Holder.Err() != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// ConnectionsAtRest checks that the clients that hold a lock or wait for it
-// soon keep only one connection each, also after a burst of calls. They need a
-// session timeout of a few seconds. open returns a new client, and count the
-// number of connections that the server has from all of them.
+// ConnectionsAtRest checks that clients that hold a lock or wait for it soon
+// need only one connection each, even after a burst of calls. The clients need
+// a session timeout of a few seconds. open returns a new client, and count the
+// number of connections that all clients have to the server.
 func ConnectionsAtRest(t *testing.T, open func() *dlock.Client, count func() int) {
 	const clients = 6
 	ctx, cancel := context.WithCancel(t.Context())

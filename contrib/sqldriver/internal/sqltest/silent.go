@@ -27,7 +27,7 @@ type Silence struct {
 	mu     sync.Mutex
 	texts  []string // guarded by mu
 	opened int      // connections so far; guarded by mu
-	silent int      // connections, from the first on, that forget made silent; guarded by mu
+	silent int      // how many connections, from the first on, forget has silenced; guarded by mu
 }
 
 // NewSilence returns a Silence in front of the server at addr.
@@ -185,7 +185,7 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 }
 
 // silentBackground checks that the background requests Expire and Cancel are
-// retried on another connection if theirs falls silent.
+// retried on another connection if the first connection falls silent.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s driver.Session) error{
 		"Expire": func(_ context.Context, silence *Silence, s driver.Session) error {

@@ -16,19 +16,20 @@ import (
 	"github.com/dlock-go/dlock/internal/plant"
 )
 
-// Store is the database of one test. It is a connector whose sessions are of
-// type [Session], and so have faults between them and the server.
+// Store is the database of one test. It is a connector whose sessions have the
+// type [Session], so that tests can inject faults into them.
 type Store struct {
 	Addr    string // the server's address
 	Notices string // see [hooks.NewNetwork]
 	Admin   *sql.DB
 	Outages bool // the test sometimes kills the server, so Exec ignores errors
 
-	// Begin begins a session that uses dial, and the store that wrap returns.
+	// Begin begins a session. It connects by dial, and its requests go through
+	// the store that wrap returns.
 	Begin func(ctx context.Context, dial Dial, wrap func(session.Store) session.Store) (*session.Session, error)
 	// Connector returns a connector without faults.
 	Connector func() driver.Connector
-	// Late returns another store for the session with this id.
+	// Late returns a store that sends late requests of the given session.
 	Late func(id string) sqlstore.Store
 	// Own adapts a statement to this database. It may be nil.
 	Own func(text string) string
@@ -71,7 +72,7 @@ func (st *Store) Check(ctx context.Context) ([]driver.Finding, error) {
 	return st.Connector().(driver.Checker).Check(ctx)
 }
 
-// Exec runs a statement by hand.
+// Exec runs a statement, as an operator might by hand.
 func (st *Store) Exec(t *testing.T, text string, args ...any) {
 	t.Helper()
 	if st.Own != nil {
