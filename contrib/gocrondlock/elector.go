@@ -22,8 +22,8 @@ type Elector struct {
 }
 
 // NewElector returns the elector of this instance. Instances whose electors
-// have the same name elect one leader among them. The name is also that of the
-// lock. NewElector makes no request. The caller must close the elector before
+// have the same name elect one of them as the leader. The lock has this name,
+// too. NewElector makes no request. The caller must close the elector before
 // the client.
 func NewElector(client *dlock.Client, name string) *Elector {
 	return &Elector{mutex: client.RWMutex(name), turn: make(chan struct{}, 1)}

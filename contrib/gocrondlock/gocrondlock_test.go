@@ -166,7 +166,7 @@ func TestAStoreThatIsDownSkipsTheRun(t *testing.T) {
 	})
 }
 
-// remembering is a store that keeps its last session.
+// remembering is a store that remembers the last session that it began.
 type remembering struct {
 	*memdriver.Store
 	last driver.Session

@@ -39,7 +39,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // WithLockLabel adds the attribute dlock.lock to all metrics and spans about
 // locks. Its value is what f returns for the lock's name. Each value creates
 // its own time series, so f should return only a few different values, such as
-// the first part of the name. It must always return the same value for a name,
+// the first part of the name. f must always return the same value for a name,
 // and may be called concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
@@ -198,8 +198,8 @@ func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dloc
 	t.span(ctx, "dlock hold", held, failure, attrs)
 }
 
-// span records a span that ends now, as a child of the caller's span. The span
-// starts only now, because a hook can't change the caller's context.
+// span records a span that ends now, as a child of the caller's span. It is not
+// started earlier, because a hook can't put it into the caller's context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return

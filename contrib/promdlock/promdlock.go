@@ -22,7 +22,7 @@ type options struct {
 // WithLockLabel adds the label "lock" to all metrics about locks. Its value is
 // what f returns for the lock's name. Each value creates its own time series,
 // so f should return only a few different values, such as the first part of the
-// name. It must be a pure function, safe for concurrent use.
+// name. f must be a pure function that is safe for concurrent use.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }

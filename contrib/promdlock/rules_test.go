@@ -27,8 +27,8 @@ import (
 
 const trouble, minutes = 10, 30
 
-// once is what a process does in the minute when its trouble begins, often in
-// each minute from then on. fires has the labels of the alarms that fire.
+// once is what a process does in the minute when its trouble begins, often what
+// it does in each later minute. fires has the labels of the alarms that fire.
 var scenarios = map[string]struct {
 	once, often func(p *program)
 	fires       string
@@ -149,7 +149,7 @@ func (p *program) lost(lock, reason, recipe string) {
 
 const heldA = `dlock_held{lock="a",mode="exclusive",recipe="lock"} `
 
-// work takes a lock, and lets other calls fail meanwhile.
+// work takes a lock, and makes other calls fail while the lock is held.
 func (p *program) work() {
 	l := must(p.client.RWMutex("a").Lock(bg))
 	p.await(heldA + "1")
@@ -162,7 +162,7 @@ func (p *program) work() {
 	p.await(`dlock_waiting{lock="a",mode="exclusive",recipe="lock"} 0`)
 }
 
-// handOver leaves one call waiting for lock b. The next handOver grants it b.
+// handOver leaves a call waiting for lock b. The next handOver passes b to it.
 func (p *program) handOver() {
 	if p.held == nil {
 		p.held = must(p.client.RWMutex("b").Lock(bg))
