@@ -89,7 +89,7 @@ func TestTheManifestsRunDlock(t *testing.T) {
 		assert.Empty(t, dsn.Query().Get("session_timeout"), "so it is 10 s, and the kill delay an eighth of that")
 		assert.Greater(t, field(pod, "terminationGracePeriodSeconds"), 2+5, "kill delay, and unlocking")
 
-		// dlock looks for the command last, so nothing else was wrong.
+		// The status is 127 only if nothing else is wrong.
 		assert.Equal(t, []string{"/usr/local/bin/dlock"}, list(field(pod, "containers", "command")))
 		out, _ := run.CombinedOutput()
 		assert.Equal(t, 127, run.ProcessState.ExitCode(), "%s", out)

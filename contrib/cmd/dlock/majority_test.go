@@ -94,8 +94,8 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	}
 }
 
-// lockInAllStores retries until m has taken its lock in every store. Lock alone
-// may return without a store that is slow or has just restarted.
+// lockInAllStores retries until m has taken its lock in every store. m.Lock may
+// return without the lock in a store that is slow or has just restarted.
 func lockInAllStores(ctx context.Context, t *testing.T, m *majority.Mutex) *majority.Lock {
 	t.Helper()
 	for {
