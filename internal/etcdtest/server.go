@@ -101,7 +101,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// Learner starts another member of the server's cluster, which has no vote.
+// Learner starts another member of the server's cluster, one without a vote.
 func (s *Server) Learner(t testing.TB) *Server {
 	t.Helper()
 	settings := newSettings([]Option{WithArgs("--initial-cluster-state", "existing")})
@@ -158,8 +158,8 @@ func (s *Server) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get sends a GET request to the metrics port. etcd does not count it as a
-// client's request.
+// get sends a GET request to the metrics port. etcd's metrics do not count it
+// as a client's request.
 func get(s *testenv.Server, path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + testenv.Loopback(s.Port(2)) + path)

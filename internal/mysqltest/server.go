@@ -26,7 +26,7 @@ var mariadb = testenv.Store{
 		return testenv.OnPath(program("mariadb-install-db"), program("mariadbd"), program("mariadb"))
 	},
 	Ports: 2,
-	Apart: time.Second, // the driver identifies a start by its second
+	Apart: time.Second, // the driver recognizes a restart only if it is in another second
 }
 
 // See the methods of [testenv.Store].
@@ -73,8 +73,8 @@ type settings struct {
 
 // WithConfig sets server options, such as "max_connections=20". The server
 // writes its log at every commit (innodb_flush_log_at_trx_commit=1) but does
-// not wait for the disk, because tests kill only processes. Benchmarks should
-// set "innodb_flush_method=O_DIRECT".
+// not wait for the disk, because tests kill processes but not machines.
+// Benchmarks should set "innodb_flush_method=O_DIRECT".
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
@@ -121,8 +121,8 @@ func configure(opts []Option) testenv.Configure {
 		}
 		me, err := user.Current() // MariaDB runs as root only if --user says so
 		s.Must(err)
-		// Servers must not share temporary files, because a starting one
-		// removes the tables that it finds there.
+		// Servers must not share a temporary directory, because a server that
+		// starts removes the tables that it finds there.
 		data, temp := s.File("data"), s.File("tmp")
 		s.Must(os.Mkdir(temp, 0o700))
 		s.Run("env", "TMPDIR="+temp, program("mariadb-install-db"), "--no-defaults", "--user="+me.Username, "--datadir="+data,

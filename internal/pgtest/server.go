@@ -68,8 +68,8 @@ type settings struct {
 }
 
 // WithConfig sets server parameters, such as "max_connections=20". fsync is off
-// by default, because tests kill only processes. Benchmarks should set
-// "fsync=on".
+// by default, because tests kill processes but not machines. Benchmarks should
+// set "fsync=on".
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }

@@ -56,7 +56,7 @@ func (p *Proxy) Commands() [][]string {
 
 // HoldRequest drops the next matching request, like LoseRequest, but keeps a
 // copy. Calling arrive sends the copy to the server on a new connection and
-// waits for the reply. It is a no-op if no request has matched.
+// waits for the reply. If no request has matched, arrive is a no-op.
 func (p *Proxy) HoldRequest(match func(op int32) bool) (arrive func()) {
 	c := &capture{match: match}
 	p.mu.Lock()
