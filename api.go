@@ -31,7 +31,8 @@ var (
 	// ErrMaxHold means that the lock counts as lost because it was held for the
 	// time of [WithMaxHold].
 	ErrMaxHold = recipes.ErrMaxHold
-	// ErrSessionEnded is the cause of a lost lock, or of a call of a hook.
+	// ErrSessionEnded means that the client's session with the store has ended.
+	// The errors of locks that were lost for this reason match it, too.
 	ErrSessionEnded = driver.ErrSessionEnded
 	// ErrUnlock means that the lock was held until Unlock, but the store has not
 	// confirmed that its node is removed. The client keeps trying. If the store
@@ -141,7 +142,8 @@ func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return recipes.LockAll(ctx, lockers...)
 }
 
-// TryLockAll is LockAll with TryLock: see [recipes.TryLockAll].
+// TryLockAll is like LockAll, but takes each lock with TryLock: see
+// [recipes.TryLockAll].
 func TryLockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return recipes.TryLockAll(ctx, lockers...)
 }
@@ -199,8 +201,8 @@ type Contender = recipes.Contender
 type Record = recipes.Record
 
 // Option configures a client or a lock. Options of [Open] and [NewClient] apply
-// to all locks of the client. Options of Client.RWMutex apply to that RWMutex,
-// after the client's.
+// to all locks of the client. Options of Client.RWMutex apply to that RWMutex
+// only, after those of the client.
 type Option = recipes.Option
 
 // WithTimeout limits how long Lock and RLock wait, not how long a lock is held:

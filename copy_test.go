@@ -74,7 +74,6 @@ func TestACopyOfALockIsTheSameLock(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// Unlocking a copy must release the lock, too.
 func TestUnlockOfACopyUnlocksTheLock(t *testing.T) {
 	c := dlock.NewClient(memdriver.New())
 	defer c.Close()

@@ -45,9 +45,9 @@ func Drivers() []string {
 // The options apply to all locks of the client.
 //
 // Open does no I/O; use Ping to check that the store can be reached. Open
-// returns an error if no driver of that name is registered, or if the driver
-// rejects the data source name, or if that has an unprintable character or a
-// part that begins or ends with a blank. The error never repeats a password.
+// returns an error if no driver of that name is registered, or if the data
+// source name has an unprintable character or a part that begins or ends with a
+// blank, or if the driver rejects it. The error never repeats a password.
 func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]

@@ -43,7 +43,6 @@ func TestOpenPassesTheDSNToTheDriver(t *testing.T) {
 	assert.ErrorContains(t, err, "some dsn")
 }
 
-// nilDriver is a driver that returns a nil connector and no error.
 type nilDriver struct{}
 
 func (nilDriver) OpenConnector(string) (driver.Connector, error) { return nil, nil }

@@ -273,7 +273,7 @@ func ExampleLock_context() {
 	ctx := lock.Context(context.Background())
 	store.Faults().RemoveNode("stock/42", lock.Node())
 
-	<-ctx.Done() // calls that take a context end at this moment
+	<-ctx.Done() // calls that use ctx end at this moment
 	fmt.Println(ctx.Err(), errors.Is(context.Cause(ctx), dlock.ErrLost))
 	// Output: context canceled true
 }
@@ -301,7 +301,7 @@ func ExampleLock_downgrade() {
 }
 
 // A call with the context of a lock takes the lock again at once. The context
-// shows that the caller is the holder, because goroutines in Go have no identity.
+// identifies the holder, because goroutines in Go have no identity.
 func ExampleLock_reentry() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()
@@ -365,7 +365,7 @@ func ExampleWithoutReentry() {
 		})
 	}
 	fmt.Println("while the lock is held:", count)
-	lock.Unlock() // before that, no worker gets the lock
+	lock.Unlock() // until now, no worker could get the lock
 	fmt.Println(workers.Wait(), count)
 	// Output:
 	// while the lock is held: 0
@@ -406,7 +406,7 @@ func ExampleWithTrace() {
 	// released: stock/42 <nil>
 }
 
-// The back-off of another package paces the retries of requests.
+// Another package's back-off sets the pauses between retries.
 func ExampleWithBackOff() {
 	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {
 		return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 5)
@@ -417,7 +417,7 @@ func ExampleWithBackOff() {
 }
 
 // A firewall that cuts idle connections breaks watches. With Poll, a waiter
-// does without a watch, and lists the queue about every ten seconds.
+// needs no watch: it lists the queue about every ten seconds.
 func ExampleWithWait() {
 	client, _ := dlock.Open("mem", "", dlock.WithWait(recipes.Poll(10*time.Second)))
 	defer client.Close()
@@ -521,7 +521,7 @@ func ExampleElection() {
 		leader, err := two.Election("scheduler").Leader(ctx) // from another process
 		fmt.Println(leader.Record.Data, leader.Token == term.Token(), err)
 		stop()
-		<-ctx.Done() // of the term
+		<-ctx.Done() // ends because stop has cancelled its parent
 		return nil
 	})
 	fmt.Println(err)

@@ -66,7 +66,6 @@ func docOf(t *testing.T) *doc.Package {
 	return pkg
 }
 
-// spaces matches the white space between two words of a comment.
 var spaces = regexp.MustCompile(`\s+`)
 
 // plainText renders a comment like go doc, with single spaces.
@@ -122,11 +121,11 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 	}
 }
 
-// special matches the names of package recipes that few programs use: hooks, ways
-// to wait, the text of a mode, and what packages on top of dlock need.
+// special matches the names that only package recipes exports, because few
+// programs need them: hooks, ways to wait, ParseMode and WithRecipe.
 var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode|WithRecipe)$`)
 
-// Most applications import only dlock and a driver.
+// Most applications import only dlock, so it exports all but special names.
 func TestEachNameOfRecipesIsExported(t *testing.T) {
 	found := typesOf(t, rootPath, recipesPath)
 	for _, name := range found[recipesPath].Scope().Names() {

@@ -28,7 +28,8 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	}
 }
 
-// A program that ignores the error of a call continues with a nil or zero Lock.
+// A program that ignores an error of Lock continues with a nil or zero Lock,
+// which must behave like an unlocked one.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
