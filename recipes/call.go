@@ -19,8 +19,8 @@ type call struct {
 	began time.Time
 
 	retries  *entry.Retries // nil until a request fails
-	queued   bool           // set once WithMaxQueue has allowed the call to wait
-	vanished bool           // set once the node vanished; if it happens again, the call fails
+	queued   bool           // set once WithMaxQueue has allowed the call to wait, so that it is not checked again
+	vanished bool           // set once the node vanished; if it vanishes again, TryLock fails and Lock pauses
 	slow     *time.Timer    // logs that the call still waits; nil until it waits
 	progress progress       // for errors and logs
 }
@@ -191,7 +191,8 @@ func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	return err
 }
 
-// checkLength returns an error if the entry would wait in too long a queue.
+// checkLength returns an error if the entry would wait and the queue is too
+// long.
 func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	if c.options.maxQueue <= 0 || c.queued {
 		return nil
@@ -212,7 +213,7 @@ func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // Pause has already given up
+		return err // from Pause, which has given up
 	}
 	switch {
 	case c.client.drains():
@@ -229,7 +230,7 @@ func (c *call) retry(ctx context.Context, err error) error {
 			return lockError(c.name, unavailable(err))
 		}
 		if errors.Is(err, driver.ErrSessionEnded) {
-			err = unavailable(err) // in case ctx ends before there is a new session
+			err = unavailable(err) // so that the error matches ErrUnavailable if ctx ends before there is a new session
 		}
 		return c.Pause(ctx, err)
 	}
@@ -266,7 +267,6 @@ func (c *call) Answered(ahead []driver.Node) {
 	c.warnOfUnits(ahead)
 }
 
-// succeeded resets the back-off after a request that succeeded.
 func (c *call) succeeded() {
 	if c.retries != nil {
 		c.noteError(nil)
@@ -274,7 +274,6 @@ func (c *call) succeeded() {
 	}
 }
 
-// grant grants the entry and returns its Lock.
 func (c *call) grant(e *entry.Entry) (*Lock, error) {
 	if !c.client.holds.begin() {
 		return nil, ErrClosed

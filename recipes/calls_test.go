@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// calls returns every call that asks the store for something, by name. Locks are
-// unlocked again. Functions that run under a lock set ran.
+// calls returns, by name, each call that sends a request to the store. It
+// unlocks the locks that it takes. Work under a lock sets ran.
 func (c *client) calls(name string, ran *bool) map[string]func(context.Context) error {
 	m, s, e := c.RWMutex(name), c.Semaphore(name, 1), c.Election(name)
 	f := func(context.Context, *recipes.Lock) error { *ran = true; return nil }
@@ -79,8 +79,8 @@ func (c *client) calls(name string, ran *bool) map[string]func(context.Context) 
 	}
 }
 
-// sayNotRun are the calls whose errors match ErrNotRun if their function has not
-// run.
+// sayNotRun names the calls whose errors match ErrNotRun if the function that
+// was passed to them has not run.
 var sayNotRun = []string{"WithLock", "WithRLock", "Once", "OncePer"}
 
 // matches requires that err matches the errors in want, and none of the other
@@ -120,7 +120,7 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 			"nil context":    {c, "q", nil, nil, nil},
 			"cancelled":      {c, "q", cancelled, context.Canceled, nil},
 			"closed":         {closed, "q", bg, recipes.ErrClosed, nil},
-			"shutdown begun": {closing, "q", bg, recipes.ErrClosed, []string{"Walk", "Remove"}}, // operators still see and remove holders
+			"shutdown begun": {closing, "q", bg, recipes.ErrClosed, []string{"Walk", "Remove"}}, // operators can still see and remove holders
 		} {
 			for name, call := range wrong.calls(wrong.name, &ran) {
 				if slices.Contains(wrong.spared, name) {
@@ -173,7 +173,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	})
 }
 
-// asks are the calls that take no lock.
+// asks are the calls that send requests but take no lock.
 var asks = []string{"Leader", "Observe", "Observe of an election", "Queue", "Queue of a semaphore", "Value", "Remove", "Walk", "Ping"}
 
 func forEachCall(t *testing.T, f func(w *world, name string)) {
@@ -204,7 +204,7 @@ func TestEveryCallThatTimesOutTellsOfTheOutage(t *testing.T) {
 }
 
 // endingAt returns a connector that ends the session at each request for op, up
-// to the given number of requests. Zero stands for any request of a session.
+// to the given number of times. If op is zero, any request ends the session.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if op != 0 && r.Op != op || r.Op == faults.OpConnect || r.Op == faults.OpClose || r.Stage != faults.StageRequest || requests == 0 {

@@ -40,7 +40,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // set when a silent store is logged, so that it is logged once
+	silent  atomic.Bool             // set once the client has logged that the store is silent, so that it logs this once
 	dialing dialing
 
 	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
@@ -243,7 +243,7 @@ func (c *Client) drains() bool {
 	}
 }
 
-// beginRequest is like beginCall, but fails already once Shutdown has begun.
+// beginRequest is like beginCall, but also fails once Shutdown has begun.
 func (c *Client) beginRequest() error {
 	if c.drains() {
 		return ErrClosed
@@ -300,7 +300,7 @@ type calls struct {
 	mu     sync.Mutex
 	active int
 	closed bool
-	ended  chan struct{} // closed after close, once the last call has ended
+	ended  chan struct{} // closed once close was called and the last call has ended
 }
 
 func newCalls() *calls { return &calls{ended: make(chan struct{})} }
@@ -327,8 +327,9 @@ func (c *calls) spawn(f func()) bool {
 	return true
 }
 
-// growStack makes room for a driver's request at once. Otherwise the runtime
-// copies the stack several times, a tenth of the client's work for a free lock.
+// growStack grows the stack of a new goroutine once, by enough for a driver's
+// request. Otherwise the runtime would grow it in several steps, which costs a
+// tenth of the client's work for a free lock.
 //
 //go:noinline
 func growStack() {

@@ -17,11 +17,11 @@ type Contender struct {
 	Mode  Mode
 	Holds bool // false if it waits
 	// Units is how many units of a [Semaphore] the contender holds or waits
-	// for, and OfUnits how many the semaphore has, as its client says. They are
-	// zero for contenders of an [RWMutex].
+	// for, and OfUnits how many the semaphore has, according to the contender's
+	// client. They are zero for contenders of an [RWMutex].
 	Units, OfUnits int
-	// HeldSince is when this client was granted the lock with this node, by the
-	// client's clock. It is zero if this client does not hold it with the node.
+	// HeldSince is when this client was granted the lock, by the client's own
+	// clock. It is zero unless this client holds the lock with this node.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
 	// permission to read this one. Node, Host, Token and Record may be
@@ -90,7 +90,7 @@ func (q *queue) list(ctx context.Context) (contenders []Contender, err error) {
 	return contenders, err
 }
 
-// ask calls f with a session, on which f makes requests about the queue.
+// ask calls f with a session of the client, and names the queue in errors.
 func (q *queue) ask(ctx context.Context, f func(s *session) error) error {
 	if err := q.client.beginRequest(); err != nil {
 		return lockError(q.name, err)

@@ -92,8 +92,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
-// newContext returns a child of parent that is cancelled when the Lock ends, at
-// once if it has ended already. It is called with mu held.
+// newContext returns a child of parent that is cancelled when the Lock ends, or
+// at once if the Lock has already ended. It is called with mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}
@@ -123,7 +123,7 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 type lockContext struct {
 	context.Context // the parent of held
 	cancel          context.CancelCauseFunc
-	unregister      func() bool // unregisters from the parent
+	unregister      func() bool // undoes context.AfterFunc on the parent; nil if the parent never ends
 
 	held *heldContext // what Lock.Context returns; nil before its first call
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// dialTimeout limits one attempt to connect.
 const dialTimeout = 30 * time.Second
 
 var (
@@ -25,12 +24,12 @@ var (
 
 // dialing is a client's connection state, shared by its attempts to connect.
 type dialing struct {
-	err     atomic.Pointer[error] // the last error of Connect, or why it waits; nil after a success
+	err     atomic.Pointer[error] // the last error of Connect, or why the Connect in flight waits; nil after a success
 	attempt *dialAttempt
 
 	// Used by one attempt at a time:
 	pace       pace   // delays the next attempt after a failure
-	generation string // of the store's data in the last session
+	generation string // the generation of the store's data in the last session
 }
 
 // dialAttempt is one attempt to connect, shared by all calls that need a
@@ -176,7 +175,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	if err == nil && c.options.readOnly {
 		s = readOnly{s, driver.Inspect(s)}
 	}
-	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, not to a caller
+	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, so err must not look like the error of a caller's ctx
 		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -186,7 +185,8 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 }
 
 // readOnly is the session of a client with [WithReadOnly]. It refuses
-// Create and Remove. All other changes need a node that Create has returned.
+// Create and Remove. Other changes are impossible, because they need a node
+// that Create has returned.
 type readOnly struct {
 	driver.Session
 	driver.Inspector

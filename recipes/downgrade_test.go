@@ -45,7 +45,7 @@ func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
 		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 			switch {
 			case r.Op == faults.OpWatch && r.Stage == faults.StageRequest && r.Nth == 1:
-				return faults.Fault{EndWatchAfter: time.Second} // makes the holder search for its node
+				return faults.Fault{EndWatchAfter: time.Second} // when this watch ends, the holder searches for its node
 			case r.Op == faults.OpRead && r.Stage == faults.StageRequest && r.Nth == 1:
 				close(search)
 				return faults.Fault{Delay: time.Second}
@@ -83,7 +83,7 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 			c := w.client("a")
 			l := w.won(c.lock(bg))
 			reader, writer := w.client("b").rlock(bg), w.client("c").lock(bg)
-			time.Sleep(soon) // until the holder watches its own node
+			time.Sleep(soon) // wait until the holder watches its own node
 			w.lose(c.session(), faults.OpReplace, committed)
 			err := l.Downgrade(bg)
 			require.ErrorIs(w, err, driver.ErrUnavailable)
@@ -167,7 +167,8 @@ func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 	})
 }
 
-// refusingSession fails the first Replace, and refuses the others with err.
+// refusingSession fails its first Replace as unavailable, and later ones with
+// err.
 type refusingSession struct {
 	driver.Session
 	err error
@@ -178,7 +179,7 @@ func (s refusingSession) Replace(context.Context, string, driver.Place, string) 
 	if *s.n++; *s.n == 1 {
 		return driver.Place{}, driver.ErrUnavailable
 	}
-	time.Sleep(time.Second) // until Downgrade has returned
+	time.Sleep(time.Second) // wait until Downgrade has returned
 	if s.err == driver.ErrSessionEnded {
 		_ = s.Session.Close()
 	}

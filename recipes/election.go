@@ -87,8 +87,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// Campaign waits until this process leads, and returns its term. [Lock.Unlock]
-// resigns. Errors are those of [RWMutex.Lock].
+// Campaign waits until this process leads, and returns its term, which
+// [Lock.Unlock] ends. Campaign returns the same errors as [RWMutex.Lock].
 func (e *Election) Campaign(ctx context.Context) (*Lock, error) {
 	return e.queue.acquire(ctx, writer, false)
 }
@@ -137,7 +137,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 type observer struct {
 	seen   Contender // the latest leader
 	newest int64     // the token of the latest leader
-	behind time.Time // when the store began to show smaller tokens; zero if it does not
+	behind time.Time // when the store began to show tokens smaller than newest; zero if it does not
 }
 
 // longBehind is how long an observer ignores a leader whose token is smaller
@@ -179,7 +179,8 @@ func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 
 // watchLeader returns the leader, or a zero Contender, and a watch that ends
 // when the leader may have changed. It watches the first node, because nodes
-// that join later do not matter, or the whole queue if it is empty.
+// that join behind it do not matter. If the queue is empty, it watches the
+// whole queue.
 func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
 	for {
 		nodes, err := s.List(ctx, queue)

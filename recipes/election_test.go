@@ -314,7 +314,6 @@ func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	})
 }
 
-// switching is a connector that can be switched to another store.
 type switching struct{ to driver.Connector }
 
 func (s *switching) Connect(ctx context.Context) (driver.Session, error) { return s.to.Connect(ctx) }

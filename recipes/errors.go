@@ -122,7 +122,7 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask returns an error with the text of err that matches no target in not.
+// mask hides from errors.Is that err matches any of the errors in not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -131,7 +131,7 @@ func mask(err error, not ...error) error {
 }
 
 // unlockError returns an error that matches ErrUnlock and cause, but no context
-// error, because the expired limit is Unlock's own.
+// error, because the time limit that may have expired is not the caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
@@ -143,7 +143,7 @@ type timeoutError struct {
 	after  time.Duration
 	holder string        // the holder's node; empty if unknown
 	mine   bool          // whether this client holds the lock
-	asOf   time.Duration // age of the information about the holder; 0 if it is watched
+	asOf   time.Duration // age of the information about the holder; 0 if it is current
 	ahead  int           // number of nodes ahead in the queue
 	last   error         // last error of the store, or nil
 }
@@ -198,7 +198,7 @@ func join(errs ...error) error {
 	case 1:
 		return all[0]
 	}
-	// multierror.Append would flatten an error that is itself a multierror.
+	// Not multierror.Append, which would flatten an error that is a multierror.
 	return &multierror.Error{Errors: all, ErrorFormat: func(errs []error) string {
 		texts := make([]string, len(errs))
 		for i, err := range errs {

@@ -52,7 +52,6 @@ func TestACallGivesUpAnUnreachableStoreAfterAMinute(t *testing.T) {
 	})
 }
 
-// failing is a store that is down.
 var failing = connectorFunc(func(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable })
 
 // silent is a store that never answers. Connect blocks until the context ends.

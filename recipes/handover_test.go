@@ -61,8 +61,8 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// bothOrders holds two functions that remove a waiter's own node and release
-// its predecessor, each in a different order.
+// bothOrders holds, by name, the two orders in which a waiter's own node can be
+// removed and its predecessor released.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -74,8 +74,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// loseNode checks that a waiter whose node was removed gets the lock with a new
-// node. The function both, from bothOrders, is called while it waits.
+// loseNode checks that a waiter whose own node is removed gets the lock with a
+// new one. It calls both, from bothOrders, at the point that when names.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -99,8 +99,8 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 }
 
 // A waiter whose own node was removed must not be granted the lock, even if its
-// predecessor is released before it notices. Both may happen before Create
-// returns.
+// predecessor is released before the waiter notices. The removal and the
+// release may both happen before Create returns.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -120,8 +120,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the holder unlocks before the waiter's watch is armed, the waiter has to
-// list the queue to learn of it. Later, the watch must wake the waiter.
+// A waiter whose watch is armed after the holder has unlocked must learn of the
+// release by listing the queue. Otherwise the watch must wake it.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -175,8 +175,8 @@ func (s interceptedSession) now(when string, p driver.Place) {
 }
 
 // If a driver does not pass on the cause of a Delete, a waiter cannot tell a
-// release from other deletions. It must list the queue, but still only one
-// waiter may be woken.
+// release from other deletions. The waiter must then list the queue, but a
+// release must still wake only one waiter.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result
@@ -195,8 +195,6 @@ func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	})
 }
 
-// incuriousSession drops the cause of each Delete, and passes driver.Changed
-// instead.
 type incuriousSession struct{ driver.Session }
 
 func incurious(s driver.Session) driver.Session { return incuriousSession{s} }

@@ -15,8 +15,8 @@ import (
 // unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
-// hold is one grant of a lock, with the first Lock and one for each re-entry.
-// It ends with the last Unlock.
+// hold is one grant of a lock. It has the Lock that was granted and one more
+// for each re-entry, and ends when the last of them is unlocked.
 type hold struct {
 	queue *queue
 	want  *want
@@ -66,8 +66,8 @@ func newLock(state lockState) *Lock {
 	return &made.lock
 }
 
-// check detects an expired lease and the end of WithMaxHold. If the entry is
-// lost, all Locks are marked as lost. Call it without mu.
+// check detects an expired lease and the end of WithMaxHold's limit, and then
+// marks the Locks as lost. It is called without mu.
 func (h *hold) check() {
 	if loss := h.entry.Check(); loss != nil {
 		h.tellLoss(*loss)
@@ -219,7 +219,7 @@ func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
 }
 
-// holdLimit is the limit of one hold.
+// holdLimit implements [WithMaxHold] for one hold.
 type holdLimit struct {
 	limit         time.Duration
 	lose, release *time.Timer
@@ -251,7 +251,7 @@ func (h *hold) overstayed() {
 
 // takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	h.overstayed() // its own timer may be late after a pause of the process
+	h.overstayed() // because the timer for it may be late after a pause of the process
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.loss, ErrMaxHold)
 	h.mu.Unlock()

@@ -144,7 +144,6 @@ func TestPollOfTheLongestTimePausesAllTheSame(t *testing.T) {
 	}
 }
 
-// hangingConnector blocks in Connect until the context ends.
 type hangingConnector struct{ begun chan struct{} }
 
 func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
@@ -153,8 +152,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// No attempt to connect may outlive Close. It would modify the client, which
-// the race detector would report when the client is printed.
+// No attempt to connect may outlive Close. Such an attempt would modify the
+// client, which the race detector would report when the test prints the client.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// slowOnce returns a connector that holds the first reply to op for ten
-// seconds, and counts the requests that have been sent.
+// slowOnce returns a connector that delays the first reply to op by ten
+// seconds, and counts the requests for op in sent.
 func (w *world) slowOnce(op faults.Op, sent *atomic.Int64) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op == op && r.Stage == faults.StageRequest {

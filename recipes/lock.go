@@ -9,9 +9,9 @@ import (
 // returns a Lock of its own, and the last Unlock removes the node from the
 // store.
 //
-// Locks are returned by the methods of RWMutex and Election, and by [Locks.All].
-// The zero value and nil behave like an unlocked Lock: errors match
-// [ErrNotHeld], and other results are zero. A Lock is safe for concurrent use.
+// Locks come from RWMutex, Semaphore and Election, and from [Locks.All]. The
+// zero value and nil behave like an unlocked Lock: errors match [ErrNotHeld],
+// and other results are zero. A Lock is safe for concurrent use.
 //
 // A copy of a Lock is the same lock: unlocking one unlocks both. Pass pointers
 // all the same, because go vet reports copies.
@@ -35,7 +35,7 @@ type lockState struct {
 	unlocked  bool
 	unlockErr error                // what later calls of Unlock return
 	lost      chan struct{}        // returned by Lost; created on first use
-	contexts  map[any]*lockContext // cancelled when this Lock ends; by mapKey(parent)
+	contexts  map[any]*lockContext // live contexts by mapKey(parent); cancelled when this Lock ends
 }
 
 // errNoLock is returned by methods of a nil or zero Lock.

@@ -174,8 +174,8 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the queue is known to have a node of the same name
-// and record as l, which is then the node of l.
+// contains reports whether the store shows that the node of l is in the queue:
+// it finds a node with the name of l's node and the random ID of its record.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false
@@ -198,9 +198,9 @@ func (l *Locks) Tokens() []int64 {
 	return tokens
 }
 
-// Unlock unlocks all locks at the same time. The error matches those of each
-// [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a panic
-// ends the program.
+// Unlock unlocks all locks at the same time. The error matches the errors of
+// each [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a
+// panic ends the program.
 func (l *Locks) Unlock() error {
 	return join(unlockAll(l.all)...)
 }
@@ -250,9 +250,9 @@ func (l *Locks) Lost() <-chan struct{} {
 }
 
 // Context returns a child of parent that is cancelled when the first of the locks
-// is lost or unlocked. Calls with it re-enter each of the locks, as with
-// [Lock.Context], and [FromContext] returns one of them. Each lock keeps a context
-// until the parent ends, so cancel parents whose work is done.
+// is lost or unlocked. Calls with this context re-enter each of the locks, as
+// with [Lock.Context], and [FromContext] returns one of them. Each lock keeps a
+// context until the parent ends, so cancel parents whose work is done.
 func (l *Locks) Context(parent context.Context) context.Context {
 	for _, held := range l.all {
 		parent = held.Context(parent)

@@ -17,7 +17,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// three are the names of the locks that a test takes together.
 var three = []string{"a", "b", "c"}
 
 // lockers returns a lock for each name, in reverse order. Each has its own
@@ -163,7 +162,7 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
-// Like Lock.Lost, Lost must close for a loss but not for an Unlock.
+// Like Lock.Lost, Locks.Lost must close for a loss but not for an Unlock.
 func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -191,8 +190,8 @@ func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
 	})
 }
 
-// LockAll must check all its locks once more before it returns. The first lock
-// is lost while the last one is granted.
+// LockAll must check all its locks once more before it returns. Here the first
+// lock is lost while the last one is granted.
 func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		clients, lockers := w.lockers()
@@ -211,7 +210,7 @@ func TestEachFailedUnlockIsInTheError(t *testing.T) {
 		clients, lockers := w.lockers()
 		locks, err := recipes.LockAll(bg, lockers...)
 		require.NoError(w, err)
-		w.store.Faults().RemoveQueue("a") // not noticed before the Unlock
+		w.store.Faults().RemoveQueue("a") // the client does not notice this before Unlock
 		heal := w.store.Faults().CutOff(clients[1].session())
 		healToo := w.store.Faults().CutOff(clients[2].session())
 		began := time.Now()
@@ -381,7 +380,7 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 	})
 }
 
-// foreign is a Locker of another package, which cannot be used as a map key.
+// foreign is a Locker of another package, and cannot be a map key.
 type foreign struct {
 	recipes.Locker
 	tags []string

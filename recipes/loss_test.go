@@ -149,8 +149,8 @@ func TestWaitingOutlivesTheSession(t *testing.T) {
 }
 
 // The store may have ended the session, and granted the lock to another client,
-// before the holder's next heartbeat. Whatever request learns of it first, the
-// holder must be told of a loss.
+// before the holder's next heartbeat. Whichever request learns of this first
+// must report the loss to the holder.
 func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
 	unlock := (*recipes.Lock).Unlock
 	for name, c := range map[string]struct {

@@ -66,7 +66,7 @@ func TestALockOfAHolderThatHangsIsReleased(t *testing.T) {
 	locks := func(c *client) <-chan result { return c.lock(bg, limited) }
 	for name, c := range map[string]struct {
 		take  func(c *client) <-chan result
-		after func(w *world, c *client, l *recipes.Lock) // called at half the limit
+		after func(w *world, c *client, l *recipes.Lock) // called when half the limit has passed
 	}{
 		"lock":          {take: locks},
 		"units":         {take: func(c *client) <-chan result { return c.acquire(bg, 2, 3, limited) }},

@@ -32,8 +32,8 @@ func isReader(n driver.Node) bool {
 
 // The letters in the names of a semaphore's nodes, as in "-S2of5-".
 const (
-	acquiring = 'S' // the name with which a node is created
-	settled   = 'H' // the name it gets if it had to wait and then holds
+	acquiring = 'S' // in the name of a new node
+	settled   = 'H' // in the name of a holder that had to wait; see settle
 )
 
 const maxUnits = 1_000_000
@@ -172,7 +172,7 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the node data for a call that began at now.
+// newRecord returns the data of a new node, which ends with a recordTail.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

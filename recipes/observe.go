@@ -47,9 +47,10 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-// observe calls look at once and after each change, across sessions, and yields
-// results that have changed. The function compare reports whether a result has
-// changed, and whether to ignore it because a server shows an old queue.
+// observe calls look at once and after each change, even across sessions, and
+// yields the results that differ from the last. The function compare reports
+// whether a result has changed, and whether to ignore it because a server shows
+// an old queue.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {
@@ -159,7 +160,6 @@ func (w *wanted) stop() {
 	w.closed = true
 }
 
-// awaitWanted observes the queue until a contender waits for the hold.
 func (h *hold) awaitWanted(ctx context.Context) {
 	h.queue.observe(ctx, func(nodes []driver.Node, _ []Contender, _ error) (more bool) {
 		if !h.blocks(nodes) {

@@ -51,7 +51,7 @@ func (o *queues) add(contenders []recipes.Contender, err error) {
 	o.seen = append(o.seen, line)
 }
 
-// saw returns what was seen since the last call.
+// saw returns what the observer has seen since the last call of saw.
 func (o *queues) saw() (seen []string) {
 	synctest.Wait()
 	o.mu.Lock()
@@ -76,7 +76,7 @@ func TestObserveYieldsTheQueueAfterEachChangeForTwoRequests(t *testing.T) {
 		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpWatchQueue: 1, faults.OpList: 1}, w.spent(before))
 		w.unlock(first, second)
 		term := w.won(writer)
-		saw := o.saw() // perhaps "bc?" first
+		saw := o.saw() // the observer may have seen "bc?" before
 		assert.Equal(w, "c", saw[len(saw)-1])
 		for contenders, err := range c.RWMutex("q").Observe(bg) {
 			require.NoError(w, err)

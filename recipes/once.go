@@ -21,8 +21,8 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// lookAgainFor limits how long a call that could not record its run goes on asking
-// the store whether the record is there.
+// lookAgainFor limits how long a call whose attempt to record its run failed
+// asks the store whether the run was recorded all the same.
 const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run
@@ -81,14 +81,14 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // two planned starts: 20 hours for a daily job, because the day on which
 // daylight saving time begins has 23.
 //
-// A call may come two minutes early, but at most a quarter of the period, so
-// that machines may take turns although their clocks differ. An early run is
+// A call may come early by two minutes or a quarter of the period, whichever is
+// less, so that machines whose clocks differ may take turns. An early run is
 // recorded as if it had begun on time. So two runs begin at least half a period
-// apart, and n periods see n+1 runs at most. A run counts from the call of
-// OncePer, not from the grant of the lock. But if the call has waited so long
-// that the next run could begin less than half a period after this one, for
-// example because another machine has failed late, the run counts from a later
-// time.
+// apart, and there are at most n+1 runs in n periods. A run counts from the
+// call of OncePer, not from the grant of the lock. But if the call has waited
+// so long that the next run could begin less than half a period after this one,
+// for example because another machine has failed late, the run counts from a
+// later time.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
@@ -135,7 +135,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		}
 		ran = true
 		if err := f(held, l); err != nil {
-			return mask(err, ErrNotRecorded) // the error of f concerns another lock
+			return mask(err, ErrNotRecorded) // if f returns ErrNotRecorded, it is about another lock
 		}
 		return m.recordRun(context.WithoutCancel(ctx), l, run)
 	})
@@ -168,7 +168,8 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 }
 
 // parseRun returns the time of the last successful run, which is zero if there
-// was none. The text after it tells people who ran it: see dlock last.
+// was none. After the time, the value names the node that ran, for people: see
+// dlock last.
 func parseRun(value []byte) (time.Time, error) {
 	text, _, _ := strings.Cut(string(value), " ")
 	if text == "-" {
@@ -195,7 +196,7 @@ func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	return lockError(m.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 }
 
-// keeps reports whether the store answers that it has the value. It asks again
+// keeps reports whether the store confirms that it has the value. It asks again
 // if the session ends or a request fails.
 func (m *RWMutex) keeps(ctx context.Context, value []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainFor)

@@ -96,7 +96,7 @@ func TestTheNextRunsWhatADeadMachineHasNotDone(t *testing.T) {
 }
 
 // dies checks that a second machine runs the job if the first one dies in the
-// given step of Once, unless the run was already recorded.
+// given step of Once, unless the first run is already recorded.
 func dies(w *world, op faults.Op, at faults.Stage) {
 	ctx, cancel := context.WithCancel(bg)
 	var first *client
@@ -140,7 +140,7 @@ func dies(w *world, op faults.Op, at faults.Stage) {
 	worked := kept || op == faults.OpSetValue || op == job0 && at == faults.StageReply
 	require.EqualValues(w, 1+boolToInt(worked && !kept), j.runs.Load())
 	require.False(w, w.once(second, tick, j.run), "the tick is done")
-	time.Sleep(time.Minute) // until the store has dropped the first client's session
+	time.Sleep(time.Minute) // wait until the store has dropped the first client's session
 }
 
 func boolToInt(b bool) int {
@@ -296,7 +296,7 @@ func TestOnceCostsTwoRequests(t *testing.T) {
 		c := w.client("a")
 		count := func() map[faults.Op]int64 {
 			r := w.store.Stats().Requests
-			delete(r, faults.OpList) // of Ping
+			delete(r, faults.OpList) // the request of Ping
 			return r
 		}
 		require.True(w, w.once(c, time.Now(), nothing))
@@ -433,9 +433,9 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// Another machine works for most of the period and fails, so that a call begins its
-// run late. The next planned call must run the job half a period after that run at
-// the earliest, but then it must.
+// The first machine works for a while and then fails, so that the second runs
+// the job late. At the next planned start, the second must run it again only if
+// at least half a period has passed since then.
 func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
 		inWorldOf(t, patient, func(w *world) {
@@ -458,6 +458,7 @@ func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 }
 
 // The store records a run, but its reply is lost, and then the session ends.
+// Once must find that the run is recorded.
 func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var c *client

@@ -45,10 +45,10 @@ func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 	return found, err
 }
 
-// Remove removes the node of a contender, as returned by [RWMutex.Queue], of
-// any client. It is for operators who free a lock whose holder is stuck. Remove
-// uses only the fields Node and Token of c. They identify one contender, so a
-// later one is never removed.
+// Remove removes the node of a contender that [RWMutex.Queue] has returned,
+// even if the contender belongs to another client. It is for operators who free
+// a lock whose holder is stuck. Remove uses only the fields Node and Token of
+// c. They identify one contender, so Remove never removes a later contender.
 //
 // Removing a holder grants the lock to the next contender at once. The former
 // holder learns of it from [Lock.Lost], perhaps later, and may continue even

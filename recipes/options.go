@@ -115,7 +115,8 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// entryBackOff adapts newBackOff to package entry. Nil means the default.
+// entryBackOff adapts newBackOff to package entry. If newBackOff returns nil,
+// the default back-off is used.
 func entryBackOff(newBackOff func() BackOff) func() entry.BackOff {
 	return func() entry.BackOff {
 		b := newBackOff()

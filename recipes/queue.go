@@ -25,7 +25,7 @@ type queue struct {
 type want struct {
 	kind       string
 	rule       entry.Rule
-	holds      func(ahead tally) bool // whether rule returns no nodes
+	holds      func(ahead tally) bool // whether rule returns no nodes, so that the contender holds the lock
 	exclusive  bool
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 

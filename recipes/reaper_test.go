@@ -31,8 +31,8 @@ func (w *world) undeleting(why error, asked *atomic.Int64) driver.Connector {
 	})
 }
 
-// refuse returns a client that has taken and unlocked n locks, whose nodes stay
-// because every Delete fails with the error why, and the number of these
+// refuse returns a client that has unlocked n locks whose nodes stay, because
+// every Delete fails with the error why. It also returns the number of these
 // Deletes.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *atomic.Int64) {
 	w.Helper()

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// queued returns the contenders of the lock q.
 func (w *world) queued(c *client) []recipes.Contender {
 	w.Helper()
 	queue, err := c.RWMutex("q").Queue(bg)

@@ -30,8 +30,8 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
 
-// tally counts the nodes ahead of a contender, as far as they decide whether it
-// holds the lock. Adding node after node judges a whole queue in one pass.
+// tally counts the nodes ahead of a contender, by which want.holds decides
+// whether it holds the lock. One pass over a queue judges all its nodes.
 type tally struct{ nodes, readers, sharers, units int }
 
 func (t *tally) add(n driver.Node) {
@@ -140,9 +140,9 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 //     alone.
 //
 // If a request fails, TryLock returns the error, which matches
-// driver.ErrUnavailable if it may pass. [WithBackOff] has no effect. TryLock
-// tries once more only if the session turns out to have ended, or the new node
-// to be gone.
+// driver.ErrUnavailable if a later call may succeed. [WithBackOff] has no
+// effect. TryLock tries once more only if the session turns out to have ended,
+// or the new node to be gone.
 func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) {
 	return m.queue.acquire(ctx, writer, true)
 }
@@ -206,7 +206,7 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context, l *Lock) erro
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx), l), ErrNotRun, ErrUnlock) // such errors of f concern another lock
+	return mask(f(l.Context(ctx), l), ErrNotRun, ErrUnlock) // if f returns these, they are about another lock
 }
 
 // Name returns the lock's name.

@@ -187,8 +187,8 @@ func (c *call) settle(e *entry.Entry) {
 	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper
 }
 
-// warnOfUnits logs, once for each client and name, that another client, whose
-// node is ahead, counts the units of the semaphore differently.
+// warnOfUnits logs that a client whose node is ahead counts the semaphore's
+// units differently. It does so once for each client and name.
 func (c *call) warnOfUnits(ahead []driver.Node) {
 	own := c.want.units.of
 	if own == 0 {

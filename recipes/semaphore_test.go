@@ -20,8 +20,8 @@ func (c *client) acquire(ctx context.Context, weight, n int, opts ...recipes.Opt
 	return going(func() (*recipes.Lock, error) { return c.Semaphore("q", n, opts...).Acquire(ctx, weight) })
 }
 
-// A grant removes no node that the next waiter could watch. The granted node is
-// therefore renamed, from S to H, to wake that waiter.
+// A grant removes no node, so it would not wake the waiter behind. Therefore
+// the granted node is renamed, from S to H, which ends that waiter's watch.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -257,9 +257,9 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// If Create reports a later node, its client may already be waiting for the new
-// node. The new node must therefore be renamed to -H at the grant, to wake that
-// client.
+// If Create reports a later node, the client of the later node may already be
+// waiting for the new node. At the grant, the new node must be renamed to -H to
+// wake that client.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")

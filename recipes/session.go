@@ -11,20 +11,21 @@ import (
 )
 
 // session is a session of the client that may still exist in the store, even if
-// it is lost.
+// the client has lost it.
 type session struct {
 	*entry.Grants
 	client *Client
 
 	ended  chan struct{} // closed when attend has returned
-	endErr error         // the error of ending the session in the store
+	endErr error         // the error from ending the session in the store
 }
 
 // ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
-// onSession calls f with the client's session. If f finds that it has ended, for
-// example because the machine slept, onSession calls f once more with a new one.
+// onSession calls f with the client's session. If f finds the session ended,
+// for example because the machine slept, onSession calls f again with a new
+// one.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session

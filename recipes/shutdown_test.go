@@ -81,8 +81,8 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	}
 }
 
-// Shutdown itself must end calls that wait for the store. A lock stays held,
-// because Shutdown would otherwise close the client, ending them, too.
+// Shutdown must end calls that wait for the store, without closing the client.
+// The test holds a lock, because the client is closed once no lock is held.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 	for name, disturb := range map[string]func(w *world, c *client) (heal func()){
 		"connecting": func(w *world, c *client) func() {
@@ -219,7 +219,7 @@ func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 							assert.ErrorIs(w, err, recipes.ErrClosed)
 							return
 						}
-						if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for it
+						if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for this lock
 							return
 						}
 					}

@@ -110,7 +110,7 @@ func TestNothingIsReportedOnceTheStoreHasAnswered(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
 		up := w.store.Faults().Down()
-		time.Sleep(time.Minute) // until the session has ended
+		time.Sleep(time.Minute) // wait until the session has ended
 		call := c.lock(bg)
 		time.Sleep(20 * time.Second)
 		w.waits(call)

@@ -18,9 +18,9 @@ import (
 // panic ends the call on whose goroutine it runs. A call of Lock, RLock,
 // TryLock or TryRLock then holds nothing, and its node is removed. Connected,
 // Heartbeat, SessionEnded, Reaped and Downgraded may run on goroutines of the
-// client, where a panic ends the program. Lost always does, one goroutine for
-// each loss: it may run just after the Unlock that found the loss, and after
-// SessionEnded. [Client.Close] waits for it.
+// client, where a panic ends the program. Lost always runs on such a goroutine,
+// one for each loss, so it may run after the Unlock that found the loss has
+// returned, and after SessionEnded. [Client.Close] waits for it.
 //
 // The first argument of a hook is the context of the call that it reports on,
 // or one derived from it, so that a tracing span finds its parent. The comment

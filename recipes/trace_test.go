@@ -45,8 +45,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// life returns hooks that append their arguments to seen, with the name of the
-// caller that their context carries.
+// life returns hooks that append to seen what they are told, with the name of
+// the caller from their context.
 func life(seen *[]string) *recipes.Trace {
 	var mu sync.Mutex
 	note := func(ctx context.Context, told ...any) {

@@ -110,7 +110,7 @@ func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 						met[r.Stage].Wait()
 						return faults.Fault{DropAhead: drop && r.Stage == faults.StageReply}
 					case faults.OpDelete:
-						return faults.Fault{Delay: soon / 2} // both have checked by then
+						return faults.Fault{Delay: soon / 2} // by then, both calls have checked their positions
 					}
 					return faults.Fault{}
 				})

@@ -24,7 +24,7 @@ type world struct {
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time. Afterwards the store must be empty.
+// inWorld runs a test in virtual time. The store must be empty at its end.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
