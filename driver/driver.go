@@ -31,8 +31,8 @@ type Connector interface {
 	// If the store has begun a session nevertheless, the store ends it within
 	// a session timeout.
 	//
-	// The error matches [ErrUnavailable] if a later attempt may succeed. That
-	// is also so if the confirmation took longer than the session timeout.
+	// The error matches [ErrUnavailable] if a later attempt may succeed, also
+	// if the confirmation took longer than the session timeout.
 	Connect(ctx context.Context) (Session, error)
 }
 
@@ -112,8 +112,8 @@ type Session interface {
 	//
 	// The list is at least as new as everything that this session has done and
 	// seen. For example, it holds a node that Create has returned, and lacks a
-	// node whose Delete has returned nil or for whose release a watch has sent
-	// Released.
+	// node whose Delete has returned nil, or whose release a watch has reported
+	// with Released.
 	List(ctx context.Context, queue string) ([]Node, error)
 
 	// Watch watches the session's own node p, and nodes ahead of it. The watch
@@ -198,8 +198,8 @@ type Session interface {
 	//
 	// Rule 8, session end: once the store drops a session that it has not heard
 	// from for the session timeout, other sessions can get its locks. Before
-	// that, Done is closed and Err returns an error. A holder that did not know
-	// of the end of its session would go on beside the next holder.
+	// that, Done is closed and Err returns an error. Otherwise a holder could
+	// still be working when the next holder begins.
 	//
 	// The store may be out of reach at that time, so the driver decides by this
 	// process's clocks alone. It counts from the time at which it sent a

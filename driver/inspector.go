@@ -8,8 +8,8 @@ import (
 )
 
 // Inspector is an optional part of a session, for tools, operators, logs and
-// hooks. No lock depends on it. Package recipes needs SetValue and Value to
-// remember when work was done last.
+// hooks. No lock depends on it, but Once of package recipes does: it uses
+// SetValue and Value to remember the last run.
 //
 // A session that supports only some of the methods embeds [Unsupported]. Rule
 // 10 covers these methods too. Each is either always supported or never.
@@ -131,7 +131,7 @@ func (Unsupported) Describe() SessionInfo { return SessionInfo{} }
 
 func (Unsupported) OnHeartbeat(func(left, term time.Duration)) bool { return false }
 
-// MaxValue is the maximum length of the value beside a queue, in bytes.
+// MaxValue is the maximum length of a value for SetValue, in bytes.
 const MaxValue = 64 << 10
 
 // CheckValue returns an error if the value is longer than [MaxValue].
@@ -176,8 +176,8 @@ type SessionInfo struct {
 	// Timeout is the session timeout granted by the store: how long it keeps a
 	// session that it does not hear from.
 	Timeout time.Duration
-	// Margin is how much less than Timeout the term of the lease is; zero means
-	// a quarter of Timeout.
+	// Margin is the difference between Timeout and the term of the lease. Zero
+	// means a quarter of Timeout.
 	Margin time.Duration
 	// Generation identifies the state of a store that notices when it loses
 	// data. It changes with each loss, which ends all sessions. It is empty if

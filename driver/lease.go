@@ -98,7 +98,7 @@ type clock struct {
 	skew atomic.Pointer[skew]
 }
 
-// skew is the immutable difference between a clock and the monotonic clock.
+// skew is the immutable state of a clock, relative to the monotonic clock.
 type skew struct {
 	wall  time.Duration // how far the wall clock was ahead of the monotonic clock
 	added time.Duration // the sum of all advances of wall
@@ -210,8 +210,8 @@ func (l *Lease) Begin(request func() error) error {
 //
 // Do returns the error of request, or the lease's error if the lease has ended
 // by then, for example because the answer came after the term had passed. If
-// the lease had ended before, Do does not call request. If request panics, so
-// does Do, and the lease is not renewed.
+// the lease had already ended when Do was called, Do does not call request. If
+// request panics, so does Do, and the lease is not renewed.
 func (l *Lease) Do(request func() error) error {
 	sent := l.Now()
 	if err := l.at(sent); err != nil {
@@ -273,7 +273,7 @@ func (l *Lease) Run(beat func(ctx context.Context) error) {
 			return
 		case <-ticker.C:
 			beats.TryGo(func() error {
-				_ = l.Do(func() error { return l.limit(beat) }) // the loop notices the end of the lease
+				_ = l.Do(func() error { return l.limit(beat) }) // no error to handle: the loop notices the end of the lease
 				return nil
 			})
 		}

@@ -339,7 +339,7 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 		returned := run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			time.Sleep(time.Second) // answered after the end of the lease
+			time.Sleep(time.Second) // the answer arrives after the end of the lease
 			return nil
 		})
 		time.Sleep(1500 * time.Millisecond)

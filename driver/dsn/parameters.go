@@ -14,7 +14,8 @@ import (
 type Parameters map[string]func(value string) error
 
 // Parse stores the parameters of a query of the form name=value&name=value. It
-// decodes percent escapes, but no plus. An unknown parameter is an error.
+// decodes percent escapes, but leaves plus signs alone. An unknown parameter is
+// an error.
 func (p Parameters) Parse(query string) error {
 	if query == "" {
 		return nil

@@ -21,8 +21,8 @@ type URL struct {
 
 // Check returns an error if a data source name, or a decoded part of a URL, has
 // an unprintable character or a blank at either end. Such a character, for
-// example the newline of a secret made by echo, is invisible but may name
-// another store. dlock.Open calls Check for every driver.
+// example the newline of a secret made by echo, is invisible, but may make the
+// text name another store. dlock.Open calls Check for every driver.
 func Check(text string) error {
 	parts := []string{text}
 	if scheme, _, found := strings.Cut(text, "://"); found && !strings.ContainsAny(scheme, ":@(/?") {

@@ -71,7 +71,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		LoseRequest:    func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseRequest(behind(s).session(), op) },
 		LoseReply:      func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseReply(behind(s).session(), op) },
 		Reset:          func(_ *testing.T, s driver.Session) { behind(s).Reset(behind(s).session()) },
-		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: replies use the same connection
+		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: notices and replies share a connection
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return behind(s).HoldRequest(behind(s).session(), op)
 		},

@@ -124,7 +124,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 // driver's session lacks them.
 func inspect[T any](ctx context.Context, s *session, r Request, ask func(context.Context, driver.Inspector) (T, error)) (T, error) {
 	inner, ok := s.inner.(driver.Inspector)
-	if !ok { // no request to inject a fault into
+	if !ok { // the driver gets no request, so there is none to inject a fault into
 		return *new(T), errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[T]{

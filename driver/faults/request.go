@@ -17,8 +17,8 @@ const (
 	// StageReply means that the store's reply is on its way back. A Close does
 	// not reach this stage.
 	StageReply
-	// StageNews means that an event of the watch armed by the request is on
-	// its way to the caller. The watch has sent Released or has ended.
+	// StageNews means that an event of the watch armed by the request is on its
+	// way to the caller. The event is Released or the end of the watch.
 	StageNews
 )
 
@@ -39,7 +39,7 @@ type Request struct {
 	Stage Stage
 
 	// Session is the number of the session. Calls of Connect are numbered from
-	// 1, including those that fail, unless their ctx had ended before.
+	// 1, even if they fail, but not if their ctx has already ended.
 	Session int
 	// Nth numbers the session's requests with the same Op and Queue from 1. A
 	// request, its reply and its watch events have the same Nth. For OpConnect
@@ -84,8 +84,8 @@ func (r Request) String() string {
 
 func (r Request) failed(err error) error { return fmt.Errorf("faults: %s: %w", r, err) }
 
-// refused reports whether a driver rejects the request itself because of an
-// invalid name.
+// refused reports whether a driver rejects the request without sending it,
+// because a name is invalid.
 func (r Request) refused() bool {
 	switch r.Op {
 	case OpWalk:

@@ -296,7 +296,8 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 	}
 }
 
-// If the node is gone, the watch must have ended, and no plan may delay that.
+// If the watched node is gone, the watch must have ended when Watch returns. No
+// plan may delay that.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	plan := onNews(func(_ context.Context, cause driver.Cause) faults.Fault {
 		t.Errorf("asked for an event with the cause %v", cause)

@@ -81,11 +81,11 @@ func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 // Arm arms a watch of the session's own node p and of nodes ahead of it. After
 // [Set.End] it returns a watch that has ended.
 //
-// A node may go just before Arm, so the driver asks the store which nodes are
-// in the queue after calling Arm. If a watched node is missing, the driver ends
-// the watch by calling Compare or Gone, or stops it and returns Ended instead. It
-// need not ask if it knows that all watched nodes are in the queue and that
-// none can go during the call of Arm.
+// A node may go just before Arm. After calling Arm, the driver therefore asks
+// the store which nodes are in the queue. If a watched node is missing, the
+// driver ends the watch by calling Compare or Gone, or stops it and returns
+// Ended instead. It need not ask if it knows that all watched nodes are in the
+// queue and that none can go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }
@@ -148,7 +148,7 @@ func (s *Set) remove(w *watch) {
 	}
 }
 
-// named returns the watches with any of these keys, in the order of arming.
+// named returns the watches with any of these names, in the order of arming.
 func (x index) named(names ...string) (found []*watch) {
 	for _, name := range names {
 		if of := x[name]; of != nil {
@@ -225,7 +225,7 @@ func (s *Set) Names(queue string) []string {
 			names[name] = true
 		}
 	}
-	delete(names, "") // a watch of the whole queue
+	delete(names, "") // the name of watches of the whole queue
 	return slices.Collect(maps.Keys(names))
 }
 
@@ -249,10 +249,12 @@ func (s *Set) Next(queue string) (own, ahead driver.Node) {
 	return own, ahead
 }
 
-// Mark is a moment, as returned by [Set.Mark].
+// Mark is a moment, which [Set.Compare] uses to tell which watches are older
+// than a list.
 type Mark int64
 
-// Mark returns the current moment, before a list that goes to [Set.Compare].
+// Mark returns the current moment. The driver calls it before it requests a
+// list for [Set.Compare].
 func (s *Set) Mark() Mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,17 +265,17 @@ func (s *Set) Mark() Mark {
 // instant, and ends the watches that have missed a change. The driver calls
 // [Set.Mark] before it sends the request, and Compare ignores watches armed after
 // that, which may be newer than the list. In the list, this session's nodes must
-// have their tokens. Those of other nodes may be zero.
+// have their tokens. The tokens of other nodes may be zero.
 //
 // If asked is not nil, the driver has asked only for these nodes, and Compare
-// ignores watches of others.
+// ignores watches of other nodes.
 //
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
 // are matched by name alone. The own node is matched by name, epoch and token,
 // or by name alone if the watch was armed without a token. If the store records
 // which node was released last, released is that node, unless an earlier call
-// had it. A watch that misses only this node sends Released and goes on, as after
-// [Set.Gone].
+// of Compare has already passed it. A watch that misses only this node sends
+// Released and goes on, as after [Set.Gone].
 //
 // A watch of the whole queue ends if version differs from the one passed to
 // ArmQueue. A version is a comparable value that is new after each change of
@@ -330,7 +332,8 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 
 // Prove sets the proof of a node that is watched in the queue: a text that the
 // store has told this session together with the node, and that a notice of the
-// node's release must repeat. It is forgotten with the last watch of the node.
+// node's release must repeat. The set forgets it with the last watch of the
+// node.
 func (s *Set) Prove(queue, name, proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,9 +342,9 @@ func (s *Set) Prove(queue, name, proof string) {
 	}
 }
 
-// Announced is like [Set.Gone], for stores where not only the store can send
-// notices. If why is Released and the proof is not the one set by [Set.Prove],
-// the watches of the node end, so that the caller lists the queue.
+// Announced is like [Set.Gone], for stores where clients can send notices, too.
+// If why is Released and the proof is not the one set by [Set.Prove], the
+// watches of the node end, so that the caller lists the queue.
 func (s *Set) Announced(queue string, n driver.Node, why driver.Cause, proof string) {
 	s.mu.Lock()
 	of := s.queues[queue][n.Name]

@@ -14,7 +14,7 @@ func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// reports records what a watch has reported so far.
+// reports says what a watch has reported so far.
 type reports struct{ released, ended bool }
 
 var (
