@@ -180,7 +180,6 @@ func TestTheHeaderCarriesAnyResource(t *testing.T) {
 	assert.Equal(t, http.Header{"Dlock-Token": {`34; resource="account/7"`}}, h)
 }
 
-// send sends a request with these headers and returns its status.
 func send(h http.Handler, method, path, body string, headers ...string) int {
 	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	r.Header["Dlock-Token"] = headers

@@ -61,8 +61,8 @@ func Token(h http.Header) (resource string, token int64, err error) {
 // requests itself:
 //
 //	428  The request has no token.
-//	400  The token or the resource is malformed, or the client names another
-//	     resource than the one it wants.
+//	400  The token or the resource is malformed, or the header names a resource
+//	     other than that of the request.
 //	412  The token is stale: the client's lock has passed to another holder.
 //	413  The body is larger than MaxBody.
 //

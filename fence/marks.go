@@ -44,9 +44,9 @@ func (m *Marks) Do(resource string, token int64, f func() error) error {
 	return f()
 }
 
-// DoAll is Do for a lock that is held in a majority of several stores: see
-// [Table.RaiseAll]. The tokens are recorded under the names that [Part]
-// returns. A call with an invalid token or resource records none.
+// DoAll is like Do, but for a lock that is held in a majority of several
+// stores: see [Table.RaiseAll]. The tokens are recorded under the names that
+// [Part] returns. A call with an invalid token or resource records none.
 func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	return f()
 }
 
-// Check is Do for a reader: it records no token, and readers run f concurrently.
+// Check is like Do for readers, but records no token and runs f concurrently.
 func (m *Marks) Check(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {

@@ -38,9 +38,9 @@ type Table struct {
 	Epoch int64
 }
 
-// Tx is a transaction: a *sql.Tx, or one of a library on database/sql. A
-// *sql.DB does not implement Tx, because a token protects nothing unless it is
-// compared in the transaction that writes.
+// Tx is a transaction: a *sql.Tx, or the transaction of a library built on
+// database/sql. A *sql.DB does not implement Tx, because a token protects
+// nothing unless it is compared in the transaction that writes.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -127,7 +127,7 @@ func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) e
 
 // latest makes MySQL and MariaDB read the latest committed row, not the one in
 // the transaction's snapshot, because locking reads of the transaction may have
-// seen newer data than the snapshot. Other databases take it for a comment.
+// seen newer data than the snapshot. To other databases, latest is a comment.
 const latest = " /*! LOCK IN SHARE MODE */"
 
 // compare returns the recorded epoch and token, and an error if token is stale.
@@ -143,11 +143,11 @@ func (t Table) compare(ctx context.Context, tx Tx, resource string, token int64)
 	return epoch, kept, err
 }
 
-// RaiseAll is Raise for a lock that is held in a majority of several stores.
-// The argument tokens has one token per store, always in the same order, and 0
-// for a store in which the lock is not held. Each store has its own row, named
-// by [Part], which must be added with [Table.Add]. The error matches [ErrStale]
-// if any token is stale.
+// RaiseAll is like Raise, but for a lock that is held in a majority of several
+// stores. The argument tokens has one token per store, always in the same
+// order, and 0 for a store in which the lock is not held. Each store has its
+// own row, named by [Part], which must be added with [Table.Add]. The error
+// matches [ErrStale] if any token is stale.
 func (t Table) RaiseAll(ctx context.Context, tx Tx, resource string, tokens []int64) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err

@@ -20,7 +20,7 @@ func Example() {
 		}
 		defer client.Close()
 		if err := client.Ping(ctx); err != nil {
-			log.Print(err) // a minority may be away
+			log.Print(err) // a minority of the stores may be unreachable
 		}
 		clients = append(clients, client)
 	}
@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(lock.Tokens()) // for the resource: see fence.Marks.DoAll
+	fmt.Println(lock.Tokens()) // the resource checks them: see fence.Marks.DoAll
 	fmt.Println(lock.Unlock())
 	// Output:
 	// [1 1 1]

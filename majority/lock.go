@@ -22,14 +22,14 @@ import (
 type Lock struct {
 	stores   []*dlock.RWMutex
 	tokens   []int64         // by store, as of the grant
-	contexts sync.Map        // live contexts by parent: any to *child
+	contexts sync.Map        // live contexts: from each parent to its *child
 	over     context.Context // ends with the hold
 	end      context.CancelFunc
 	joins    sync.WaitGroup // running calls of rejoin; none begins once over has ended
 
 	mu    sync.Mutex
 	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
-	first *dlock.Lock   // the one that other callers wait for. Guarded by mu
+	first *dlock.Lock   // the one in whose queue other callers wait. Guarded by mu
 	ended func(error)   // reports the end of the hold, given the error of Err or Unlock; nil once claimed. Guarded by mu
 }
 
@@ -90,7 +90,8 @@ func (l *Lock) claimEnd() func(error) {
 	return ended
 }
 
-// keep watches the locks that are held, and takes the missing ones.
+// keep watches the locks that are held, and takes the missing ones in the
+// background.
 func (l *Lock) keep() {
 	for i, one := range l.All() {
 		if one == nil {
@@ -141,8 +142,8 @@ func (l *Lock) rejoin(store int) {
 }
 
 // adopt adds a lock that rejoin has taken, if the other locks still exist in a
-// majority of all stores. Had some stores forgotten theirs, another caller
-// might have held a majority meanwhile, and the new lock would hide that loss.
+// majority of all stores. If fewer stores confirm their locks, another caller
+// may have held a majority meanwhile, and the new lock would hide that loss.
 func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 	confirmed := 0
 	for i, other := range l.All() {

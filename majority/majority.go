@@ -49,12 +49,12 @@ type Mutex struct {
 // with the store in whose queue Lock waits ends, and no new one begins within a
 // second, Lock tries the next store.
 //
-// The error matches those of the stores. It matches dlock.ErrTimeout after the
-// deadline of ctx, dlock.ErrUnavailable if unavailable stores could have made
-// up a majority, and dlock.ErrClosed if one of the clients is closed. On error
-// no node stays, as after an error of [dlock.RWMutex.Lock].
+// The error matches the errors of the stores. It matches dlock.ErrTimeout after
+// the deadline of ctx, dlock.ErrUnavailable if unavailable stores could have
+// made up a majority, and dlock.ErrClosed if one of the clients is closed. On
+// error no node stays, as after an error of [dlock.RWMutex.Lock].
 //
-// A ctx from [Lock.Context] or of any other lock re-enters none of the locks.
+// A ctx of [Lock.Context] or [dlock.Lock.Context] does not make Lock re-enter.
 //
 // The hooks of the first client report on the Mutex as a whole: Started, Granted,
 // Failed, Released and Lost, with the Recipe "majority". The hooks of each client

@@ -168,15 +168,15 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 }
 
 // Three of five stores forget the holder, and another caller has the lock. The
-// holder learns of the first store long before the others. If it just took the lock
-// in that store again, it would never know that it had lost a majority.
+// holder learns of the first loss long before the others. If it just took the
+// lock in that store again, it would never know that it had lost a majority.
 func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		for i := 1; i < 5; i++ {
 			w.all[i] = memdriver.New(memdriver.WithSessionTimeout(time.Hour))
 		}
 		l := w.lock(w.majority("web1"))
-		time.Sleep(soon) // until it watches its nodes
+		time.Sleep(soon) // wait until the holder watches its nodes
 		for i := range 3 {
 			s, _ := w.sessions.Load(fmt.Sprint("web1 ", i))
 			if i > 0 {
@@ -340,7 +340,7 @@ func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		clients := w.clients("web1")
 		granted := &recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
-			synctest.Wait() // until the others are granted, too
+			synctest.Wait() // wait until the locks in the other stores are granted, too
 			w.all[0].Faults().ExpireAll()
 			w.all[1].Faults().ExpireAll()
 			synctest.Wait()
@@ -405,8 +405,8 @@ func TestContextsOfOneParentAreShared(t *testing.T) {
 	})
 }
 
-// Calls find out once that the first store refuses connections, and then begin
-// with the next one. When it is back, they use it again.
+// The first call finds out that the first store refuses connections. Later
+// calls must begin with the next store, until the first one is back.
 func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		up := w.all[0].Faults().Down()
@@ -480,7 +480,6 @@ func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	})
 }
 
-// denied is a store that refuses all clients.
 type denied struct{ driver.Connector }
 
 func (denied) Connect(context.Context) (driver.Session, error) { return nil, errRefused }
@@ -541,7 +540,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		for _, l := range others {
 			require.NoError(t, l.Unlock())
 		}
-		time.Sleep(soon) // until the node in the first store is removed
+		time.Sleep(soon) // wait until the node in the first store is removed
 		for _, s := range w.all {
 			assert.Zero(t, s.Stats().Nodes)
 		}

@@ -18,11 +18,11 @@ func members(queue []dlock.Contender) (nodes []string) {
 	return nodes
 }
 
-// assign returns the index of the member that gets each of n shards, and nil if
-// there are no members. It is rendezvous hashing with bounded loads: the pairs
-// of shards and members are taken in the order of their hashes, and a member
-// that has its share of n, rounded up, gets no more. All processes must compute
-// the same, whatever version of this package they run.
+// assign returns, for each of n shards, the index of the member that gets it,
+// or nil if there are no members. It is rendezvous hashing with bounded loads:
+// the pairs of shards and members are taken in the order of their hashes, and a
+// member that has its share of n, rounded up, gets no more. All processes must
+// compute the same, whatever version of this package they run.
 func assign(members []string, n int) []int {
 	if len(members) == 0 {
 		return nil

@@ -37,8 +37,8 @@ func TestTheAssignmentNeverChanges(t *testing.T) {
 	assert.Equal(t, []int{1, 0, 2, 1, 0, 0, 2, 1, 2, 1}, assign(members, 10))
 }
 
-// If members could get any number of shards, exactly n/m of them would move on
-// average. The limit makes some more move.
+// Without the limit on the shards of a member, n/m shards would move on
+// average. Because of the limit, some more do.
 func TestAboutOnePartMovesOnAChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const changes = 30

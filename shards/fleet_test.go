@@ -53,7 +53,6 @@ func inFleet(t *testing.T, n int, f func(f *fleet)) {
 	})
 }
 
-// worker is one process.
 type worker struct {
 	*dlock.Client
 	name   string
@@ -139,7 +138,7 @@ func (f *fleet) workOf(w *worker) shards.Work {
 		f.begin(w.name, shard, lock)
 		<-ctx.Done()
 		if w.slow > 0 && lock.Err() == nil {
-			time.Sleep(w.slow) // while the lock is held; after a loss, going on would be a mistake
+			time.Sleep(w.slow) // only while the lock is held, because going on after a loss would be a mistake
 		}
 		f.end(shard, lock)
 		return ctx.Err()

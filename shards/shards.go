@@ -92,7 +92,7 @@ type runner struct {
 
 // shard is a shard as this process sees it.
 type shard struct {
-	stop  context.CancelCauseFunc // nil unless the shard is this process's
+	stop  context.CancelCauseFunc // nil unless this process works on the shard
 	ended <-chan struct{}         // closed when its last goroutine has returned; nil before the first
 }
 
@@ -129,7 +129,7 @@ func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) 
 
 // divide starts and stops work so that this process works on the shards of node
 // self, or on none if self is not among the nodes. It cancels the contexts of
-// stopped work with cause, unless they ended before because a session was lost.
+// stopped work with cause, unless they have already ended with a session.
 func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
@@ -187,8 +187,8 @@ func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) 
 	})
 }
 
-// giveBack returns an error if the lock's node may stay. While Run goes on, this
-// means that the store refuses to remove it. Otherwise the client keeps trying.
+// giveBack unlocks, and returns an error if the node may stay. While Run goes
+// on, it ignores unavailable stores, because the client keeps trying.
 func (r *runner) giveBack(lock *dlock.Lock) error {
 	err := lock.Unlock()
 	if errors.Is(err, dlock.ErrUnlock) && (r.ctx.Err() != nil || !errors.Is(err, dlock.ErrUnavailable)) {

@@ -23,9 +23,9 @@ import (
 
 var bg = context.Background()
 
-// After each change, every worker watches and lists the queue again. A join
-// adds a Create and a List, a leave a Delete, and each shard that moves a
-// Delete and a Create.
+// After each change, every worker watches and lists the queue again. In
+// addition, a join costs a Create and a List, a leave costs a Delete, and each
+// shard that moves costs a Delete and a Create.
 func TestRequestsOfAChange(t *testing.T) {
 	inFleet(t, 24, func(f *fleet) {
 		var workers []*worker
@@ -104,8 +104,8 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
-// Workers may leave, die or lose their sessions before the others have noticed
-// that they joined.
+// No shard may have two workers, even if workers leave, die or lose their
+// sessions before the others have noticed that they joined.
 func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -203,7 +203,8 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 	})
 }
 
-// After a pause, only Err reports the loss at first: the context is still alive.
+// After a pause of the process, Err reports the loss before the context ends.
+// Run must ignore an error that work returns in between.
 func TestAnErrorOfWorkAfterALossEndsNothing(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
@@ -334,7 +335,7 @@ func TestOptionsOfTheClientDoNotHinderRun(t *testing.T) {
 	})
 }
 
-// If Run re-entered the lock, work would run beside the holder.
+// If Run re-entered the lock, it would call work while the holder works.
 func TestRunDoesNotReEnterLocksOfItsContext(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")

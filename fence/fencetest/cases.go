@@ -118,8 +118,8 @@ func restart(r run) error {
 }
 
 // largeTokens writes with each power of two, and then with the number before it,
-// which must be refused. A resource that keeps too few bits accepts it, or takes
-// the power of two for a smaller token than the one before.
+// which must be refused. A resource that keeps too few bits accepts the second
+// write, or refuses the first.
 func largeTokens(r run) error {
 	const bits = 63
 	var steps []func() error

@@ -37,7 +37,7 @@ func (s *shelf) get(token int64) (string, error) {
 	return s.text, nil
 }
 
-// resource is the shelf as the test sees it.
+// resource implements [fencetest.Resource] for a shelf.
 type resource struct{ *shelf }
 
 func (r resource) Write(_ context.Context, token int64, value string, pause func()) error {
