@@ -64,7 +64,6 @@ func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool
 	return false
 }
 
-// inspections maps each ability to a method of driver.Inspector.
 var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) error{
 	needRead: func(c *check, i driver.Inspector, p driver.Place) error {
 		_, err := i.Read(c.ctx, "abilities", p.Name)

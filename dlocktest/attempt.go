@@ -84,7 +84,7 @@ func (c *check) cleanUp() {
 	}
 	var wg sync.WaitGroup
 	for _, heal := range heals {
-		// Each on its own goroutine, which exits if heal calls t.Fatal.
+		// heal may call t.Fatal, which exits its goroutine.
 		wg.Go(heal)
 	}
 	wg.Wait()
@@ -141,7 +141,7 @@ func (c *check) report() {
 
 // suspectHooks is called after a failure, which may be the fault of the test's
 // own hooks. It checks whether Config.CutOff and Config.Drop had any effect. It
-// must be called while sessions are still cut off.
+// must be called before a cut heals, because requests pass after that.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

@@ -48,7 +48,6 @@ const (
 	needInspect = needRead | needWalk | needRemove | needValue
 )
 
-// names returns the names of the requirements.
 func (n need) names() (names []string) {
 	for i, name := range needNames {
 		if n&(1<<i) != 0 {

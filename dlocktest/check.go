@@ -44,8 +44,8 @@ func pair(run func(c *check, a, b session)) func(*check) {
 	return func(c *check) { run(c, c.session(), c.session()) }
 }
 
-// waiters is like pair. Both sessions have already waited in the queue q,
-// because a driver may send Released only for releases by such sessions.
+// waiters is like pair, but both sessions have already waited in the queue q. A
+// driver may send Released only for releases by sessions that have.
 func waiters(run func(c *check, a, b session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.waitOnce(a, b, "q")
@@ -92,7 +92,7 @@ func (r rule) String() string {
 }
 
 // check is one attempt to run a case. It creates and closes the sessions and
-// collects failures. Only those of the last attempt are reported.
+// collects failures. Only the failures of the last attempt are reported.
 //
 // The case runs in its own goroutine, so that a hanging driver fails only this
 // case. An attempt that takes too long is abandoned: it stops using t, and its

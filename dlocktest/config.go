@@ -63,7 +63,7 @@ type Config struct {
 	Repeats bool
 
 	// Abilities lists the abilities that sessions must have. Run fails if one
-	// is missing. Sessions may have others.
+	// is missing. Sessions may have other abilities, too.
 	Abilities []Ability
 
 	// Drop makes the store end the session now, as it would after the session

@@ -12,23 +12,24 @@ import (
 	"testing"
 )
 
-// brokenDrivers lists the sabotages by rule, each with the cases that catch it.
+// brokenDrivers is the file that lists the broken drivers, called sabotages, by
+// rule, each with the cases that catch it.
 const brokenDrivers = "testdata/broken-drivers.txt"
 
-// tries is how often a listed case may run before the test reports that it
-// misses the sabotage. Some cases depend on timing.
+// tries is how often a listed case may run before the test reports that the
+// case does not catch the broken driver. Some cases depend on timing.
 const tries = 5
 
 // TestEverySabotageIsSeen runs the kit on each broken driver, with the cases
 // that the file brokenDrivers lists for it. To have the test search for the
-// cases of a sabotage, delete those that the file lists.
+// cases that catch a broken driver, delete its cases from the file.
 func TestEverySabotageIsSeen(t *testing.T) {
 	listed := read(t, brokenDrivers)
 	cases := parseLists(listed)
 	if want := lists(cases); listed != want {
 		t.Errorf("%s should be:\n%s", brokenDrivers, want)
 	}
-	// Many at a time, because the children mostly wait for sessions to time out.
+	// Many children at a time, because they mostly wait for session timeouts.
 	slots, outs := make(chan struct{}, 16), make(map[string]chan string)
 	each(func(r rule, s sabotage) {
 		out := make(chan string, 1)

@@ -45,7 +45,7 @@ func createFailed(c *check, s session, ctx context.Context, err error) bool {
 }
 
 // createUnlessEnded creates a node after a connection broke. It returns false
-// if the session has ended as well, which is allowed.
+// if the session ended with the connection, which is allowed.
 func createUnlessEnded(c *check, s session, queue, prefix string) (p driver.Place, ok bool) {
 	c.retry(fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (err error) {
 		p, err = tryCreate(c.ctx, s, queue, prefix)
@@ -140,7 +140,6 @@ func soonEnded(parent context.Context, i int, usual time.Duration) (context.Cont
 	return ctx, cancel
 }
 
-// shortly returns a context that ends after an eighth of the session timeout.
 func (c *check) shortly() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
 }
@@ -154,8 +153,8 @@ func (c *check) wantGivenUp(what string, s session, ctx context.Context, err err
 }
 
 // lateCalls starts every kind of call in a session that is cut off, then calls
-// end, which must make the calls return. It returns those still running after
-// grace.
+// end, which must make the calls return. It returns the names of the calls
+// still running after grace.
 func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := c.calls(ctx, s, "q", p)

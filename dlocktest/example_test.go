@@ -15,7 +15,7 @@ import (
 // store for each case. Without hooks to inject faults, Run reports which rules
 // it could not check.
 func ExampleRun() {
-	testConformance := func(t *testing.T) { // TestConformance in a real test
+	testConformance := func(t *testing.T) { // a real test would call this TestConformance
 		dlocktest.Run(t, dlocktest.Config{
 			New: func(*testing.T) driver.Connector {
 				return memdriver.New(memdriver.WithSessionTimeout(time.Second))

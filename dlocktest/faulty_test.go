@@ -19,8 +19,8 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session is correct until a broken driver of the list adds handlers for
-// methods, or replaces some of the functions below.
+// A faulty session is correct until a plant adds handlers for methods, or
+// replaces some of the functions below.
 type faulty struct {
 	base
 	store    *memdriver.Store
@@ -35,17 +35,17 @@ type faulty struct {
 	bare      bool // whether to hide the methods of driver.Inspector
 
 	// These are called when the kit does something to the session.
-	connected func(ctx context.Context)                  // it has connected
-	cut       func(now bool)                             // it is cut off from the store, if now is true, or the cut has healed
-	reset     func()                                     // its connection is reset
-	silenced  func()                                     // the store's notices to it are lost from now on
-	expiring  func()                                     // the store is about to end it
-	paused    func(d time.Duration)                      // its process was paused
-	losing    func(grace *time.Duration) (survives bool) // the store loses its data
-	restored  func()                                     // after losing
-	// lose loses a request or a reply. If it returns false, the store does so.
+	connected func(ctx context.Context)                  // the session has connected
+	cut       func(now bool)                             // now is true when a cut begins, and false when it heals
+	reset     func()                                     // the session's connection is reset
+	silenced  func()                                     // the store's notices to the session are lost from now on
+	expiring  func()                                     // the store is about to end the session
+	paused    func(d time.Duration)                      // the session's process was paused
+	losing    func(grace *time.Duration) (survives bool) // the store is about to lose its data
+	restored  func()                                     // the store has lost its data
+	// lose loses a request or a reply. If it returns false, the store loses it.
 	lose func(op faults.Op, committed bool) (done bool)
-	// hold delays a request. If it is nil, the store does so.
+	// hold delays a request. If hold is nil, the store delays it.
 	hold func() (arrive func())
 }
 
@@ -114,7 +114,7 @@ func (s *faulty) on(op faults.Op, h handler) {
 
 func on(op faults.Op, h handler) plant { return func(s *faulty) { s.on(op, h) } }
 
-// after returns a plant that changes the results of a method with change.
+// after returns a plant that applies change to the results of each request.
 func after(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.after(op, change) }
 }
@@ -127,7 +127,7 @@ func (s *faulty) after(op faults.Op, change func(r *request)) {
 	})
 }
 
-// before returns a plant that changes the arguments of a method with change.
+// before returns a plant that applies change to the arguments of each request.
 func before(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.before(op, change) }
 }
@@ -346,8 +346,8 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late makes a method delay a request each time that the kit asks for it. The
-// request fails. When it reaches the store later, arrives is called.
+// late delays a request for op each time the kit calls HoldRequest. The caller
+// gets an error. When the request reaches the store, arrives is called.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex
 	var next []*request // filled in by the next requests, which are delayed

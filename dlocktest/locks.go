@@ -220,7 +220,7 @@ var lockCases = []testCase{
 const contenders = 6
 
 // contend returns a case in which clients take a lock again and again. The
-// weights of those that hold it at the same time must not exceed most in total.
+// total weight of those that hold it at once must not exceed most.
 func contend(most int, tooMany string, how func(cl *client, n int) (acquire func() *dlock.Lock, weight int)) func(*check) {
 	return func(c *check) {
 		var inside occupants
@@ -242,8 +242,8 @@ func contend(most int, tooMany string, how func(cl *client, n int) (acquire func
 	}
 }
 
-// occupants is the total weight of those who hold a lock. It is atomic, because
-// the race detector cannot see that a lock in a store orders the goroutines.
+// occupants is the total weight of a lock's holders. It is atomic, because the
+// race detector cannot see that a lock in a store orders the goroutines.
 type occupants struct{ weight atomic.Int32 }
 
 // visit adds a weight for a moment, and fails the case if the total exceeds most.

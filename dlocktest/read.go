@@ -52,7 +52,7 @@ var readCases = []testCase{
 		})},
 	{name: "read-tells-what-is-left-of-the-session", why: "an operator would wait for a dead holder too long, or would take a holder away that is about to end",
 		needs: needRead, run: pair(func(c *check, a, b session) {
-			// Stores that do not know return zero.
+			// A store that does not know how much is left returns zero.
 			p := c.create(a, "q", writer)
 			c.listAfterWrite(b, "q")
 			for _, reader := range []session{a, b} {
@@ -170,8 +170,8 @@ var describeCases = []testCase{
 }
 
 // wantTimeout checks the session timeout that driver.Describe reports. It may
-// be as short as half of Config.SessionTimeout, which includes the store's
-// delay in noticing that a session expired.
+// be as short as half of Config.SessionTimeout, because the latter includes the
+// store's delay in noticing that a session expired.
 func (c *check) wantTimeout(s session, when string) {
 	got, most := driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout()
 	if got != 0 && (got < most/2 || got > most) {

@@ -109,7 +109,6 @@ var removeCases = []testCase{
 		})},
 }
 
-// removeAny removes a node of any session.
 func (c *check) removeAny(s session, queue string, p driver.Place) {
 	c.retryRemoval(fmt.Sprintf("Remove(%q, %q, token %d)", queue, p.Name, p.Token), func() error {
 		return driver.Inspect(s).Remove(c.ctx, queue, p)

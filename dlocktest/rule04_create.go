@@ -138,7 +138,7 @@ var createCases = []testCase{
 		needs: needDrop, run: solo(func(c *check, b session) {
 			theirs := c.create(b, "q", writer)
 			for range 4 {
-				a := c.session() // its driver may not notice that it expires
+				a := c.session() // its driver may not notice the expiry
 				c.create(a, "q", writer)
 				c.expire(a)
 				c.together(2, func(int) {

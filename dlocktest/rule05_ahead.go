@@ -35,7 +35,7 @@ var aheadCases = []testCase{
 		c.wantAhead(c.join(b, "q/below", writer, nil))
 	})},
 	{name: "a-foreign-contender-is-ahead", why: whyAhead, needs: needAhead | needPutNode, run: solo(func(c *check, s session) {
-		const foreign = "legacy-0000000000" // locks treat it as a writer's
+		const foreign = "legacy-0000000000" // locks treat this as a writer's node
 		c.putNode("q", foreign, "not a lock's")
 		j := c.join(s, "q", writer, nil)
 		nodes := c.list(s, "q")

@@ -222,7 +222,8 @@ var watchCases = []testCase{
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees(deleted)},
 	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees(cameAndWent)},
 	{name: "watch-of-a-queue-sees-changes-of-the-only-session", why: whyAny, run: solo(func(c *check, s session) {
-		// Another session's requests might alert the driver to the change.
+		// No other session exists, because its requests might reveal the
+		// change.
 		for range 2 {
 			w := c.watchQueue(s, "q")
 			p := c.create(s, "q", writer)
@@ -262,7 +263,7 @@ var watchCases = []testCase{
 }
 
 // endsWithAny returns a case that watches n nodes, the last of which is the
-// session's own, and deletes the one with the index. It does so for each index.
+// session's own. For each index, it deletes the node with that index.
 func endsWithAny(n int, indices ...int) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for _, i := range indices {
@@ -326,7 +327,7 @@ func armInSilence(arm arming) func(*check) {
 }
 
 // ctxEndsAfterCall returns a case that ends the ctx of a call after the call
-// has armed watches. The watches must outlive the ctx. Since they may
+// has armed watches. The watches must outlive the ctx. Since watches may
 // occasionally end early, only a failure in every round counts.
 func ctxEndsAfterCall(arm arming) func(*check) {
 	return pair(func(c *check, a, b session) {
@@ -352,7 +353,7 @@ func ctxEndsAfterCall(arm arming) func(*check) {
 	})
 }
 
-// watchesEnd returns a case in which a session ends, and its watches with it.
+// watchesEnd returns a case in which the end of a session must end its watches.
 func watchesEnd(end event) func(*check) {
 	return pair(func(c *check, s, other session) {
 		p, own := c.create(other, "q", writer), c.create(s, "q", reader)

@@ -32,8 +32,8 @@ var endCases = []testCase{
 			c.wantAlive(again, "another session expired")
 		})},
 	{name: "a-session-dropped-ends-with-the-next-answer", why: whyEnd, needs: needDrop, run: func(c *check) {
-		// The lease alone would not end so soon. A driver may have to connect
-		// again for the answer.
+		// The session must end before its lease would run out. The driver may
+		// have to connect again to get the answer.
 		wait := c.config.sessionTimeout() / 4
 		for name := range inEveryTry(func() map[string]bool {
 			late := make(map[string]bool)
@@ -106,7 +106,7 @@ var endCases = []testCase{
 	}},
 	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: func(c *check) {
 		// Err reads the clocks and must always be right. Done needs a timer, which may
-		// be late on a slow machine, so one success in three tries is enough.
+		// be late on a slow machine, so it may be late in two of three tries.
 		for range 3 {
 			holder, next := c.session(), c.session()
 			p := c.create(holder, "q", writer)
@@ -282,7 +282,6 @@ func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	return true
 }
 
-// outlives reports whether the session lives for that long.
 func outlives(s session, d time.Duration) bool {
 	select {
 	case <-s.Done():

@@ -94,7 +94,7 @@ type summary struct {
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  need // Config hooks and abilities whose absence made cases skip
+	missing  need // Config hooks and abilities without which cases were skipped
 }
 
 func newSummary(have need) *summary {

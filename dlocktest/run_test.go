@@ -17,7 +17,7 @@ const configEnv = "DLOCKTEST_CONFIG"
 
 // configs are unusual configurations, such as those that lack hooks or have
 // failing ones. Each runs in a child process, because the kit may fail the test
-// that runs it. A configuration begins as that of a sound driver.
+// that runs it. Each function changes the configuration of a sound driver.
 var configs = map[string]func(c *Config){
 	"only New": func(c *Config) {
 		*c = Config{New: configOf(func(s *faulty) { s.bare = true }).New, SessionTimeout: soundTimeout}
@@ -116,7 +116,7 @@ func TestConfigured(t *testing.T) {
 	Run(t, config)
 }
 
-// runs are runs of the kit, each with one of the configs and what it must print.
+// runs lists runs of the kit, each with its config and its expected output.
 var runs = []struct {
 	config, cases string
 	passes        bool

@@ -78,7 +78,7 @@ var createSabotages = []sabotage{
 		}},
 	{"looks for the node of a lost create by data that the caller has overwritten", "keeping the slice instead of a copy",
 		all(losesCreates(leavesIt), func(s *faulty) {
-			lost := inStore[sync.Map](s) // *[]byte of each lost Create
+			lost := inStore[sync.Map](s) // pointers to the data of each lost Create
 			s.on(faults.OpCreate, func(r *request, send func()) {
 				if send(); errors.Is(r.err, errReset) {
 					lost.Store(&r.spec.Data, true)

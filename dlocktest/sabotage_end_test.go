@@ -199,8 +199,8 @@ func (s *faulty) lease(term time.Duration, late bool) {
 	}()
 }
 
-// purgedFirst removes a session from the store before its nodes. After that,
-// Close removes them one by one. If the last session expires, its nodes stay.
+// purgedFirst makes Close remove the session from the store first, and then its
+// nodes, one by one. If the last session expires, its nodes stay.
 func purgedFirst(s *faulty) {
 	type live struct{ atomic.Int64 } // counts the sessions that have not ended
 	whole, nodes, others := s.cuts(), s.places(), inStore[live](s)
@@ -209,7 +209,7 @@ func purgedFirst(s *faulty) {
 	go func() {
 		<-s.base.Done()
 		left := others.Add(-1)
-		time.Sleep(soundTimeout * 3 / 4) // until the store has ended the session
+		time.Sleep(soundTimeout * 3 / 4) // wait until the store has ended the session
 		if left == 0 && !over.Load() {
 			nodes.each(func(queue string, _ driver.Place) { putStray(s.store, queue, writer) })
 		}

@@ -49,7 +49,7 @@ var valueSabotages = []sabotage{
 		})},
 	{"stores the value with its session", "etcd: a key with the lease; Redis: a key that expires",
 		func(s *faulty) {
-			setBy := inStore[sync.Map](s) // sessions by the token of the node
+			setBy := inStore[sync.Map](s) // the session that set the value, by the token of its node
 			s.on(faults.OpSetValue, func(r *request, send func()) {
 				send()
 				setBy.Store(r.place.Token, s)
@@ -144,7 +144,7 @@ func (v *wrongValues) get(at string) wrongValue {
 }
 
 // valuesIf keeps values in wrongValues. SetValue checks its arguments as usual,
-// but leaves it to allowed alone whether the contender may set a value.
+// but only allowed decides whether the contender may set a value.
 func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }

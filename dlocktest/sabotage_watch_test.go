@@ -185,7 +185,7 @@ func watching(h handler, more ...plant) plant {
 	return all(unarmed, on(faults.OpWatch, h), all(more...))
 }
 
-// relaying replaces each watch w that the methods return by through(r, w).
+// relaying replaces each watch w that methods in ops return by through(r, w).
 func relaying(ops []faults.Op, through func(r *request, w driver.Watch) driver.Watch) plant {
 	return func(s *faulty) {
 		for _, op := range ops {
@@ -250,8 +250,8 @@ func watchesOwn(spoil func(r *request)) plant {
 }
 
 // watchGroups passes all watches of a queue, or of the same node, to join, with
-// the same key. The function group returns the node that counts in a call of
-// Watch.
+// the same key. The function group returns the node by which a call of Watch is
+// grouped.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -265,8 +265,8 @@ func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Wat
 	}
 }
 
-// stopping makes Stop call a function first. Its argument twice says whether
-// Stop was called before.
+// stopping makes Stop first call the function that with returns. twice is true
+// if Stop was called before.
 func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	return func(s *faulty) {
 		stop := with(s)
@@ -282,8 +282,7 @@ func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	}
 }
 
-// forgetting makes all watches armed so far report nothing any more when forget
-// is called.
+// forgetting makes forget silence all watches that are armed when it is called.
 func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	return func(s *faulty) {
 		var times atomic.Int32
@@ -297,7 +296,7 @@ func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	}
 }
 
-// pollingQueues makes WatchQueue poll, and compare versions of the list.
+// pollingQueues makes WatchQueue poll and compare versions of the queue's list.
 func pollingQueues(version func(latest int64, nodes []driver.Node) string) plant {
 	return func(s *faulty) {
 		latest := inStore[atomic.Int64](s)

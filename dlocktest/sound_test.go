@@ -118,7 +118,7 @@ func configOf(p plant) Config {
 			faultyOf(s).reset()
 			ownerOf(s).Reset(ownerOf(s).inner)
 		},
-		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // a correct session has none
+		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // no-op for a correct session, whose notices share a connection with its replies
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			if !faultyOf(s).lose(op, false) {
 				ownerOf(s).LoseRequest(ownerOf(s).inner, op)

@@ -95,7 +95,7 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
-// atOnce runs the functions as together does.
+// atOnce runs the functions concurrently, as together does.
 func (c *check) atOnce(all ...func()) { c.together(len(all), func(i int) { all[i]() }) }
 
 // during calls work, and calls each of looks repeatedly until work returns.
@@ -198,8 +198,7 @@ func createMany(c *check, n int) (all []driver.Place) {
 
 func aroundUnsequenced(c *check, s session) (driver.Place, driver.Joined) {
 	p := c.create(s, "q", writer)
-	// A driver may count any name that ends in ten digits as a contender, so
-	// these names do not.
+	// A driver may list any name that ends in ten digits. None of these does.
 	for _, name := range []string{"readme", "web1-W-", "web1-W-123456789", "web1-W", "web1-W-0000000007x"} {
 		c.putNode("q", name, "not a lock's")
 	}

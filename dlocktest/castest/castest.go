@@ -24,7 +24,7 @@ const timeout = time.Second
 // Config returns the configuration of the kit for a cas.KV. The function open
 // returns a function that connects to a new and empty store.
 func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
-	var links sync.Map // from a session to its *link
+	var links sync.Map // maps each session to its *link
 	of := func(s driver.Session) *link {
 		l, _ := links.Load(s)
 		return l.(*link)
@@ -199,7 +199,7 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 }
 
 // request sends a request with the faults of the link. The function is reports
-// whether the request counts as one for the op.
+// whether the request is one for the given op.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay

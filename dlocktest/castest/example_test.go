@@ -9,8 +9,8 @@ import (
 )
 
 func Example() {
-	newKV := func(prefix string) cas.KV { return nil } // stands for that of the driver
-	_ = func(t *testing.T) {                           // TestConformance in a real test
+	newKV := func(prefix string) cas.KV { return nil } // stands for the function of the driver
+	_ = func(t *testing.T) {                           // a real test would call this TestConformance
 		dlocktest.Run(t, castest.Config(func(t *testing.T) (connect func() cas.KV) {
 			return func() cas.KV { return newKV(t.Name() + "/") }
 		}))

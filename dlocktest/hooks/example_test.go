@@ -26,9 +26,9 @@ func (c faulty) Connect(ctx context.Context) (driver.Session, error) {
 }
 
 // This is the conformance test of a driver that has no connections of its own
-// to break. It has yet to set the hooks by which an operator changes the store.
+// to break. A real test also sets hooks that change the store, like RemoveNode.
 func Example() {
-	testConformance := func(t *testing.T) { // TestConformance in a real test
+	testConformance := func(t *testing.T) { // a real test would call this TestConformance
 		config := dlocktest.Config{
 			New:            func(*testing.T) driver.Connector { return faulty{} },
 			SessionTimeout: timeout,

@@ -45,7 +45,7 @@ type line struct {
 // example in a type that embeds the *session.Session. A t.Cleanup runs too
 // late, because rule 11 counts the connections earlier.
 func NewNetwork(server, notices string) (*Network, error) {
-	// testenv.Listen would keep a lock file open for each session.
+	// Not testenv.Listen, which would keep a lock file open for each session.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

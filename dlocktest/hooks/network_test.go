@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/hooks"
 )
 
-// A driver may open connections at the instant of a cut.
+// A driver may open connections during a cut, which must not deadlock.
 func TestACutWhileConnectionsAreOpened(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

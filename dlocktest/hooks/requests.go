@@ -36,7 +36,7 @@ func (r *Requests) Unwrap() session.Store { return r.store }
 
 // Intercept makes f handle all later requests. f may call send to send the
 // request. method is the name of the method of the store or, for a change, its
-// kind, such as Create; it is List for a look at all nodes of one queue.
+// kind, such as Create; it is List for a Look at all nodes of one queue.
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
 	r.handle(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.store) })
@@ -115,7 +115,7 @@ func (r *Requests) Cut() (heal func()) {
 	})
 }
 
-// Reset loses the replies to all requests that are under way.
+// Reset loses the replies to all requests in flight.
 func (r *Requests) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

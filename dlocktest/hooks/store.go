@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// The session uses the methods of an optional interface only if the wrapped
-// store has them.
+// Requests has the methods of all optional interfaces. The session uses them
+// only if the wrapped store has them, too.
 var _ interface {
 	session.Notifier
 	session.Admitter

@@ -53,7 +53,7 @@ func TestShipLosesItsLock(t *testing.T) {
 // this example also defines ship and fakeDB, and runs them in
 // TestShipLosesItsLock.
 func Example() {
-	testShip := func(t *testing.T) { // would be TestShip in a real test
+	testShip := func(t *testing.T) { // a real test would call this TestShip
 		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {
 			return ship(t.Context(), s.Client(), fakeDB{s})
 		})

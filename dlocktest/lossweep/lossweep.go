@@ -83,7 +83,6 @@ type hold struct {
 	told       chan struct{} // closed when the client knows that the lock is no longer held
 }
 
-// play runs work once.
 func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *Sweep) {
 	synctest.Test(t, func(t *testing.T) {
 		s = &Sweep{t: t, moment: m, store: memdriver.New(), holds: make(map[int64]*hold)}
