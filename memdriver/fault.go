@@ -49,8 +49,8 @@ func (f Faults) expire(all ...*session) {
 }
 
 // Drop ends a session in the store only, as an operator may do. The nodes are
-// gone when Drop returns. The client learns of it with its next request, which
-// may be a heartbeat.
+// gone when Drop returns. The client learns of this with its next request,
+// which may be a heartbeat.
 func (f Faults) Drop(s driver.Session) { f.on(s, func(ms *session) { f.store.drop(ms.record) }) }
 
 // CutOff cuts a session's connection until heal is called, like a network that

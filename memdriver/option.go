@@ -19,7 +19,7 @@ const (
 type Option func(*Store)
 
 // WithSessionTimeout sets the time after which the store drops a silent
-// session; 10s by default. The lease of a session is three quarters of it.
+// session; 10s by default. The lease of a session is three quarters of d.
 // WithSessionTimeout panics if d is less than 10ms.
 func WithSessionTimeout(d time.Duration) Option {
 	if d < minSessionTimeout {

@@ -221,7 +221,7 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 // storedValue is the value set by SetValue for a queue. It outlives the queue.
 type storedValue struct {
 	value []byte
-	token int64 // of the node that set it
+	token int64 // the token of the node that set the value
 }
 
 func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte) error {
@@ -283,7 +283,7 @@ type Stats struct {
 	Watches  int // open watches of all sessions
 
 	// Requests counts the requests that reached the store, by kind, even if
-	// they failed. Those of dropped sessions are not counted.
+	// they failed. Requests of dropped sessions are not counted.
 	Requests map[faults.Op]int64
 }
 

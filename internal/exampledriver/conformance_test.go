@@ -71,7 +71,6 @@ func operate(t *testing.T, d store, f func(*state)) {
 	require.NoError(t, err)
 }
 
-// faulty is a connector whose sessions have faults.
 type faulty struct{ connector }
 
 func newStore(t *testing.T) driver.Connector {

@@ -22,8 +22,8 @@ var put = flag.Bool("put", false, "put each fault in and see that its seeds, or 
 
 const (
 	root     = "../.." // root of the repository
-	atLeast  = 250     // patches that must be found at least
-	quick    = 40      // patches that each run of the tests puts in
+	atLeast  = 250     // the least number of patches that must be found
+	quick    = 40      // number of patches that each run of the tests puts in
 	limit    = 20_000  // the last seed to try
 	batch    = 900     // seeds in one run; longer runs fail unless every kind of event occurs
 	patience = time.Minute
@@ -154,8 +154,8 @@ func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	return failure.FindString(string(out)), err != nil
 }
 
-// goTool runs the go command in a directory. Through an overlay, the files
-// replace those of the repository.
+// goTool runs the go command in a directory. An overlay makes it read the files
+// in place of the repository's own.
 func goTool(t *testing.T, files map[string]string, dir, verb string, args ...string) (string, error) {
 	t.Helper()
 	temp := t.TempDir()
