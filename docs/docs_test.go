@@ -695,7 +695,7 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 // TestThePagesOfStoresShowTheTimesOfALease checks the tables of session
 // timeouts. An outage that ends before the lease's last heartbeat is survived.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
-	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite"} {
+	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite", "nats"} {
 		rows := regexp.MustCompile(`(?m)^\| (\d+s) \| (\S+) \| (\S+) \| (\S+) \|`).FindAllStringSubmatch(read(t, "docs/stores/"+store+".md"), -1)
 		require.Len(t, rows, 3)
 		for _, row := range rows {
