@@ -31,7 +31,7 @@ import (
 // for example if other software made it, so a write to it proves no release.
 // trustsWrite decides when the line itself can be trusted.
 
-// secret is a random digest login that one session knows. Zero means none.
+// secret is a random digest login of one session. The zero value means none.
 type secret struct {
 	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
 	acl  []zk.ACL
@@ -116,8 +116,8 @@ func (s *settings) ancestorACL() []zk.ACL {
 // queues that already exist there stay.
 //
 // The ACL can change, and the queue can be replaced, at any time. The driver
-// notices both without a request, because the answer to every Create has the
-// queue's Czxid and ACL version.
+// notices both without an extra request, because the answer to every Create has
+// the queue's Czxid and ACL version.
 
 func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 

@@ -22,8 +22,8 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements driver.Checker. For the servers' settings it uses the
-// four-letter words srvr and conf.
+// Check implements driver.Checker. It reads the servers' settings with
+// ZooKeeper's four-letter commands srvr and conf.
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	ds, err := c.Connect(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(found, outage), ctx.Err()
 }
 
-// adviceOn returns advice on an error of Connect, or "" if there is none.
+// adviceOn returns advice on correcting an error of Connect, or "" for none.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, zk.ErrInvalidACL):
@@ -132,8 +132,8 @@ func adviceOnSilence(err error) string {
 	return "make sure that the server runs and takes another connection from this machine (maxClientCnxns)"
 }
 
-// ask sends a four-letter word, and returns the answer's lines of the form
-// "name: value" or "name=value".
+// ask sends a four-letter command to a host and parses the answer, whose lines
+// have the form "name: value" or "name=value".
 func (s *settings) ask(ctx context.Context, host, word string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -43,7 +43,7 @@ func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.(driver.Checker).Check(ctx)
 }
 
-// stored returns the server's path of the node that callers know by this name.
+// stored returns the ZooKeeper path of the node that callers know by this name.
 func (s *store) stored(queue, name string) string {
 	settings, err := parseDSN("h?" + s.params)
 	require.NoError(s.t, err)

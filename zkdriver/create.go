@@ -18,7 +18,7 @@ import (
 // bytes. The 8 KiB below that are for the path, the ACL and the trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
-// Create implements driver.Session. In a known queue it takes one request,
+// Create implements driver.Session. Usually it takes one request,
 //
 //	multi(create prefix, ephemeral and sequential; setData of the queue's node, empty)
 //
@@ -205,13 +205,14 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// prefetch is a list of the queue that is requested right behind a create. It
-// saves a round trip for a contender that is not alone but need not wait. If
-// the contender has to wait, the list is wasted: it still shows a holder who is
-// about to release, and has to be repeated. A server answers the requests of a
-// connection in order, so the list shows the new node.
+// prefetch is a list of the queue that is requested right behind a create,
+// before the create is answered. It saves a round trip for a contender that is
+// not alone but need not wait. If the contender has to wait, the list is
+// wasted: it shows a holder that is about to release, and has to be repeated. A
+// server answers the requests of a connection in order, so the list shows the
+// new node.
 type prefetch struct {
-	cancel func() bool // prevents the request; returns false if it is too late for that
+	cancel func() bool // prevents the request for the list; returns false if it is too late for that
 	done   chan struct{}
 	nodes  []driver.Node // set before done is closed; nil after an error
 }
@@ -228,8 +229,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 }
 
 // prefetched waits for the list and returns the nodes in it that are ahead of
-// the new node n, and whether there are nodes behind it. If known is false, the
-// list lacks n, has failed, or the session has ended.
+// the new node n, and whether there are nodes behind n. If known is false, the
+// list lacks n or has failed, or the session has ended.
 func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:
@@ -253,9 +254,9 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		}
 		return driver.Joined{}, 0, err
 	}
-	// Read the queue's Stat before the new node's. A queue with nodes cannot be
-	// removed, so if the node still exists when it is read, the Stat is that of
-	// the queue in which the node was created.
+	// Read the queue's Stat before the new node. A queue with nodes cannot
+	// be removed, so if the node still exists when it is read, the Stat
+	// belongs to the queue in which the node was created.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
@@ -297,8 +298,8 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 
 // discard removes a node that Create will not return. If the removal fails, the
 // node may still exist, and is removed later as an orphan. Create must then
-// fail rather than retry, because orphans are found by their data, so the next
-// node would be removed, too.
+// fail rather than retry: orphans are found by their data, so the node of a
+// retry, which has the same data, would be removed, too.
 func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

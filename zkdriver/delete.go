@@ -12,11 +12,10 @@ import (
 )
 
 // Delete implements driver.Session. The first Delete of a node usually takes
-// one request. If the name might by now belong to another session's node,
-// Delete first reads the node and checks its token and owner. Even then it
-// would remove the wrong node if an operator removed the queue between read and
-// removal, and a client on this host recreated the queue and a node of the same
-// name.
+// one request. If another session's node may have the name by now, Delete first
+// reads the node and checks its token and owner. Even then it would remove the
+// wrong node if, between read and removal, an operator removed the queue, and a
+// client on this host recreated the queue and a node of the same name.
 //
 // For the cause Released, the removal begins with a write to the node, which
 // tells the watching waiter that it was a release. A session without a secret
@@ -46,9 +45,9 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
-// deleteNode removes a node. It calls remove if the node may be removed unread.
-// Otherwise it reads the node first, and removes it only if the node still has
-// the version that was read.
+// deleteNode removes a node. If that is safe without reading the node first, it
+// calls remove. Otherwise it reads the node, and removes it only if the node
+// still has the version that was read.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {

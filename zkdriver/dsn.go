@@ -18,7 +18,7 @@ type settings struct {
 	login    bool // whether the data source name has a user
 	user     string
 	secret   dsn.Secret
-	password func() string // of one session; a function, so that printing settings shows no password
+	password func() string // password of one session; a function, so that printing settings does not show it
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
@@ -26,7 +26,7 @@ type settings struct {
 	tick           time.Duration // the ensemble's tickTime; 0: not stated
 	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
-	layout         *layout // nil: dlock's own names of nodes
+	layout         *layout // nil: nodes have dlock's own names
 	aclMode        aclMode
 
 	tls       bool

@@ -199,7 +199,7 @@ func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 // A layout gives nodes the names that another lock library expects, so that
 // clients of that library and of dlock wait for each other. All of these
 // libraries queue in the same way, and differ only in the text before a name's
-// sequence. Callers of the driver see names of dlock; [layout.stored] and
+// sequence. Callers of the driver see dlock's names; [layout.stored] and
 // [layout.shown] translate between these and the stored names, one to one.
 // Names that belong to neither library stay as they are. A nil layout changes
 // nothing.
@@ -238,7 +238,7 @@ func layoutOf(name string) (*layout, error) {
 	return &otherLayouts[i], nil
 }
 
-// isKind reports whether the prefix is that of a writer or reader of l.
+// isKind reports whether the prefix marks a writer or a reader in layout l.
 func (l *layout) isKind(prefix string) bool {
 	return strings.HasSuffix(prefix, l.writer) || l.reader != "" && strings.HasSuffix(prefix, l.reader)
 }
@@ -348,7 +348,7 @@ func (s *session) checkLayout(made *madeNode, data []byte) error {
 }
 
 // otherThan returns the name of the layout to which a stored node belongs, or
-// "" if it belongs to this layout or to none that is known.
+// "" if it belongs to this layout or to no known one.
 func (l *layout) otherThan(name string) string {
 	prefix, _, _ := splitName(name)
 	if l.isKind(prefix) {

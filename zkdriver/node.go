@@ -88,9 +88,9 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode checks whether a removal hit a different node of this
-// session, because a removal names only a path (see inFlight). If so, the
-// intended node was already gone, and the error matches driver.ErrGone.
+// removedOtherNode checks whether a removal, which names only a path, has hit
+// another node of this session by mistake (see inFlight). If so, the intended
+// node was already gone, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {

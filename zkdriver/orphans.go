@@ -124,9 +124,9 @@ func (s *session) removeOrphans() {
 }
 
 // remove searches for orphans and removes those that it finds. It sends a Sync
-// first, because the Create may have gone through another server. If the Create
-// is still in flight after the Sync, the leader refuses it, because the session
-// has moved to another connection.
+// first, because a server may not yet show a node that was created through
+// another one. If the Create is still in flight after the Sync, the leader
+// refuses it, because the session has moved to another connection.
 func (s *session) remove(all map[orphan]search) error {
 	if err := s.conn.Sync("/"); err != nil {
 		return err
@@ -143,9 +143,8 @@ func (s *session) remove(all map[orphan]search) error {
 	})
 }
 
-// removeIn searches one queue. It removes the oldest nodes first, so that a
-// waiter whose predecessor is removed does not find an older orphan to wait
-// for.
+// removeIn searches one queue. It removes the oldest nodes first: if a waiter's
+// predecessor is removed, the waiter then finds no older orphan to wait for.
 func (s *session) removeIn(queue string, searches []search) error {
 	names, stat, err := s.conn.Children(s.settings.queuePath(queue))
 	if err != nil {

@@ -56,8 +56,8 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// learnShared makes the session list the queue, as a contender does that is not
-// alone. After that, the session sends a list behind its creates.
+// learnShared makes the session list the shared queue. After that, the session
+// sends a list right behind its next create.
 func (b *fixture) learnShared() (own string) {
 	b.t.Helper()
 	require.False(b.t, b.join("a").Known, "the session knows nothing of the queue yet")
@@ -82,7 +82,7 @@ func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 }
 
 // A contender that has to wait lists the queue again when it is woken, so a
-// list behind its create would be a request too many.
+// list right behind its create would be wasted.
 func TestNoListIsSentBehindACreateAfterOneThatWaited(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.learnShared()

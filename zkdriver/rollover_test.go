@@ -100,7 +100,7 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 }
 
 // ZooKeeper cannot remove the queue's node as long as another queue is below
-// it.
+// it, so the contenders must move to a successor.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -142,7 +142,7 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
-	for i := range limit - 1 { // one child was already created by the queue below
+	for i := range limit - 1 { // creating the queue below has already counted as one node
 		require.NoError(b.t, b.Delete(within(b.t), queue, b.mustCreate(queue, "h-W-", fmt.Sprint(i)), driver.Changed))
 	}
 }

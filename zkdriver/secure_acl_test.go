@@ -156,7 +156,7 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigest(t *testing.T) {
 }
 
 // refusedCalls calls every method of a session on another user's queue, and
-// returns the error of each method. Each method reads the queue first.
+// returns the error of each method.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]error {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -210,7 +210,8 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// Any client can create the nodes of a value before the queue's users do.
+// Any client can create the nodes of a value before the queue's users do, so a
+// session must not use nodes that others may alter.
 func TestAValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		for name, acls := range map[string][2][]zk.ACL{

@@ -46,7 +46,7 @@ func TestTLSConfigurationOfTheApplication(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := zktest.Start(t, zktest.WithTLS(certs, certs.Server, zktest.NeedsClientCert))
 	config := certs.ClientConfig(t)
-	config.ServerName = "" // then the certificate must name the host
+	config.ServerName = "" // so that the certificate must name the host
 	c, err := Driver{TLS: config}.OpenConnector("zk://" + server.SecureAddr())
 	require.NoError(t, err)
 	s, err := c.Connect(context.Background())

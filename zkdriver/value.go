@@ -43,8 +43,8 @@ func (c *valueCache) set(queue string, k valueStat) {
 	c.of[queue] = k
 }
 
-// SetValue implements driver.Inspector. It reads the node and, unless this session has
-// seen the value before, the value too. Then it sends
+// SetValue implements driver.Inspector. It reads the node and, unless this
+// session has seen the value before, the value too. Then it sends
 //
 //	multi(check of the own node; setData or create of the value)
 //
@@ -140,8 +140,8 @@ func (s *session) checkValueACL(paths ...string) error {
 	return nil
 }
 
-// Value implements driver.Inspector. It takes one request, and two more to check
-// the ACLs with acl=creator and acl=digest.
+// Value implements driver.Inspector. It takes one request. With acl=creator and
+// acl=digest, two more requests check the ACLs.
 func (s *session) Value(ctx context.Context, queue string) (value []byte, token int64, err error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return nil, 0, err

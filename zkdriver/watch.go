@@ -196,7 +196,7 @@ const (
 	endEvent
 )
 
-// any reports whether the server may have watches, even those without callers.
+// any reports whether the server may have watches, with or without callers.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -66,9 +66,9 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	require.Empty(t, b.watches.paths)
 }
 
-// The release is the only request, even if the latest write of the next
-// contender was sent six tenths of a session timeout ago, which is 6 s by
-// default.
+// The release must be the only request of the hand-over, even if the next
+// contender sent its latest write six tenths of a session timeout ago, which is
+// 6 s by default.
 func TestHandOverAfterALongWaitIsOneRequest(t *testing.T) {
 	const timeout = 10 * time.Minute // so long that no heartbeat is sent
 	b := newFixture(t, "session_timeout="+timeout.String())

@@ -118,13 +118,13 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 // Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
-// Outage returns two durations, assuming that round trips take as long as they
-// did lately: the least time for which a holder keeps its locks after it was
-// cut off, and the longest outage that its locks always survive.
+// Outage returns the least time for which a holder that is cut off keeps its
+// locks, and the longest outage that its locks always survive. It assumes that
+// round trips take as long as they did lately.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
-// failed records the error of an attempt to connect. If the lease runs out, its
-// error will include that error.
+// failed records the error of an attempt to connect, which the lease's error
+// includes if the lease runs out.
 func (c *Conn) failed(err error) {
 	if c.lease != nil {
 		c.lease.Failed(err)

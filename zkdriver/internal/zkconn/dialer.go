@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session, and refuses a connection to any
-// other session. It implements zk.HostProvider and zk.Dialer of go-zookeeper.
+// dialer makes the connections of one session, and ends it if a server answers
+// for another. It implements go-zookeeper's zk.HostProvider and zk.Dialer.
 type dialer struct {
 	config Config
 	hosts  []string // the hosts of config, in random order

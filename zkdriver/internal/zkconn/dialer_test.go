@@ -23,8 +23,8 @@ type watching struct{ noEvents }
 func (watching) Watching() bool { return true }
 
 // go-zookeeper sets the watches again by asking for changes since the last zxid
-// that the session has seen. A request that overtook this could set a watch
-// that an older change then ends.
+// that the session has seen. If another request overtook this one, it could set
+// a new watch, and an older change would then end that watch.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

@@ -183,8 +183,8 @@ func (r *replyShape) each(size int, item func()) {
 const maxPrinted = 1024
 
 // Printable returns s in a form that is safe in an error text, because other
-// clients choose the names of their nodes. It shortens a long s, and quotes one
-// with unprintable characters.
+// clients choose the names of their nodes. It shortens a long s, and quotes an
+// s with unprintable characters.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // bytes kept at the end, which include a node's sequence

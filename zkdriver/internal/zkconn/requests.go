@@ -43,16 +43,16 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 	return c.lease.Err()
 }
 
-// Sync waits until the server has caught up with its leader as of now.
+// Sync waits until the server has caught up with its leader's present state.
 func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// CountFromWrite makes the lease count from an answered write. It must be called
-// when Create has made a node and HasNodes returns true, before the caller of
-// Create learns of the node: see keepalive. It sends a write only if the answer
-// to the Create does not count, because the session has moved to another
-// connection.
+// CountFromWrite makes the lease count from an answered write. It must be
+// called after Create has made a node, when HasNodes already returns true, and
+// before Create returns: see keepalive. It sends a write only if the session
+// has moved to another connection since, so that the answer to the Create does
+// not count.
 func (c *Conn) CountFromWrite() error {
 	err := c.keepalive.countFromWrite()
 	if !errors.Is(err, errNoWrite) {
@@ -64,7 +64,7 @@ func (c *Conn) CountFromWrite() error {
 	return c.keepalive.countFromWrite()
 }
 
-// checkRoot sends a transaction that changes nothing.
+// checkRoot sends a transaction that changes nothing but needs a quorum.
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
@@ -100,7 +100,7 @@ func (c *Conn) GetACL(path string) (acl []zk.ACL, stat *zk.Stat, err error) {
 	return acl, stat, err
 }
 
-// SetACL replaces the ACL if it has that version, or returns zk.ErrBadVersion.
+// SetACL replaces an ACL of the given version, or returns zk.ErrBadVersion.
 func (c *Conn) SetACL(path string, acl []zk.ACL, version int32) error {
 	return c.ask(toQuorum, func() error { _, err := c.client.SetACL(path, acl, version); return err })
 }
@@ -144,7 +144,7 @@ func (c *Conn) Create(path string, data []byte, flags int32, acl []zk.ACL) (made
 
 const maxContainers = 256
 
-// CreateContainer makes a container, in at most maxContainers calls at a time.
+// CreateContainer makes a container. At most maxContainers calls run at a time.
 //
 // go-zookeeper's CreateContainer has a data race if the zk.Conn is closed
 // before the answer arrives, so shutDown waits a little for calls in flight.

@@ -97,10 +97,9 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage returns two durations: the least time for which a holder keeps its
-// locks after it was cut off, and the longest outage that the locks always
-// survive. The latter is shorter, because reconnecting takes a pause and three
-// round trips.
+// outage returns the least time for which a holder that is cut off keeps its
+// locks, and the longest outage that its locks always survive. The latter is
+// shorter, because reconnecting takes a pause and three round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip

@@ -29,7 +29,7 @@ type world struct {
 	closed   bool
 	line     *line // the current connection, or nil
 	down     bool  // whether the network between session and server is down
-	refusing bool  // the server refuses connections
+	refusing bool  // whether the server refuses connections
 	trip     time.Duration
 	touched  bool // whether the session has sent a request since the server last reported to the leader
 	severed  bool // whether the server and the leader are cut off from each other
@@ -46,7 +46,7 @@ type worldConfig struct {
 	hosts                 int
 	trip                  time.Duration
 	pingPhase             time.Duration
-	atRest                bool // the session has no nodes at first
+	atRest                bool // whether the session begins without nodes
 }
 
 // line is a simulated connection. Once it is closed, messages in flight are
