@@ -22,7 +22,7 @@ func writeCompletion(w io.Writer, shell string) {
 	map[string]func(io.Writer, []manual){"bash": completeBash, "zsh": completeZsh, "fish": completeFish}[shell](w, readManuals())
 }
 
-// values returns the values that a flag accepts, or nil if there is no list.
+// values returns the values that a flag takes, or nil if they cannot be listed.
 func (o option) values() []string {
 	if o.name == "driver" {
 		return dlock.Drivers()

@@ -100,7 +100,7 @@ func (e *examination) run(ctx context.Context) {
 }
 
 // adviceOn returns what to do about an error of the store. refused is the
-// advice if the store was available but has refused the request.
+// advice for a store that was reached but has refused the request.
 func adviceOn(err error, refused string) string {
 	switch {
 	case errors.Is(err, driver.ErrSessionEnded):
@@ -115,7 +115,7 @@ func adviceOn(err error, refused string) string {
 // because of pauses that are normal for a process or a disk.
 const shortTimeout = 4 * time.Second
 
-// describe reports the session, and how soon a holder learns that it has lost it.
+// describe reports the session, and when a cut-off holder learns of its loss.
 func (e *examination) describe(info *recipes.ConnectedInfo) {
 	s := info.Session
 	text := fmt.Sprintf("began session %s at %s in %v", cmp.Or(s.ID, "without an id"), cmp.Or(s.Server, "the store"), info.Took.Round(100*time.Microsecond))

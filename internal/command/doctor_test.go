@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// checked is a driver whose connectors have these findings.
+// checked is a driver whose connectors report the given findings.
 type checked struct {
 	driver.Connector
 	found []driver.Finding
@@ -31,7 +31,7 @@ func (c checked) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.found, cmp.Or(ctx.Err(), c.err)
 }
 
-// refusing is a connector that begins no session.
+// refusing is a connector whose Connect fails with this error.
 type refusing struct{ error }
 
 func (r refusing) Connect(context.Context) (driver.Session, error) { return nil, r.error }
@@ -55,7 +55,7 @@ func init() {
 	dlock.Register("unchecked", unchecked{memdriver.New()})
 }
 
-// unchecked is a driver whose connectors are no Checkers.
+// unchecked is a driver whose connectors do not implement driver.Checker.
 type unchecked struct{ store *memdriver.Store }
 
 func (u unchecked) OpenConnector(string) (driver.Connector, error) {

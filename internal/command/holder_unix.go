@@ -36,7 +36,7 @@ const (
 	// longestMargin limits holderProcess.margin, so that the times derived from
 	// it stay short.
 	longestMargin = 20 * time.Second
-	// sayAfter is how long dlock run waits before it tells the user for what.
+	// sayAfter is how long a wait may last before the user is told of it.
 	sayAfter = time.Second
 	// killDelay is the time between SIGTERM and SIGKILL for a command that has
 	// run for longer than -max.
@@ -59,7 +59,7 @@ type holderProcess struct {
 	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
 
 	session atomic.Pointer[driver.SessionInfo] // the latest session
-	warned  atomic.Bool                        // whether a driver has just logged a warning, which says why no session begins
+	warned  atomic.Bool                        // whether a driver has logged, since explain last looked, why no session begins
 	lock    atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
@@ -160,8 +160,8 @@ func (h *holderProcess) take(o order) {
 	}
 }
 
-// send sends a notice to dlock. An error means that dlock has died, which listen
-// notices.
+// send sends a notice to dlock. It ignores errors: they mean that dlock has
+// died, which listen notices.
 func (h *holderProcess) send(n notice) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
@@ -172,7 +172,7 @@ func (h *holderProcess) say(format string, args ...any) {
 	h.send(notice{Say: fmt.Sprintf(format, args...)})
 }
 
-// Write implements io.Writer for the log, whose lines dlock prints.
+// Write implements io.Writer for the log. It sends each line to dlock to print.
 func (h *holderProcess) Write(line []byte) (int, error) {
 	h.warned.Store(true)
 	h.say("%s", strings.TrimSpace(string(line)))
@@ -256,8 +256,8 @@ func (h *holderProcess) runOncePer() int {
 	return status
 }
 
-// recordFailure stores the failed run, which dlock last shows, and keeps the
-// time of the last success. It is best effort.
+// recordFailure stores the failed run in the lock's value, which "dlock last"
+// shows, and keeps the time of the last success. It is best effort.
 func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began time.Time, status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), closeFor)
 	defer cancel()
@@ -269,7 +269,7 @@ func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began 
 }
 
 func (h *holderProcess) open() error {
-	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // explain prints what a logger would
+	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // no logger, because explain prints what it would
 	h.client = client
 	return err
 }
@@ -394,7 +394,7 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 		return h.interruptedStatus(), errNotStarted
 	}
 	process, err := h.exec(lock, h.settings.Path, h.settings.Command...)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, for which a shell would start itself again
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #!: run it with sh, as a shell does
 		process, err = h.exec(lock, "/bin/sh", append([]string{"sh", h.settings.Path}, h.settings.Command[1:]...)...)
 	}
 	if err != nil {
@@ -407,7 +407,7 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	return 0, nil
 }
 
-// ended is called with the status of the command when it has ended.
+// ended is called with the command's status when the command has ended.
 func (h *holderProcess) ended(s syscall.WaitStatus) {
 	h.mu.Lock()
 	h.command = 0
@@ -478,8 +478,8 @@ func since(t time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// end ends all processes that the command has started, and the command if it is
-// still running: by SIGTERM, and after the grace period by SIGKILL. The grace
+// end sends SIGTERM, and after the grace period SIGKILL, to all processes that
+// the command has started, and to the command if it is still running. The grace
 // period ends early when lost is closed or dlock dies. end returns when no
 // process is left.
 func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {

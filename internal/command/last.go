@@ -31,18 +31,18 @@ could not be reached or failed; 2, the arguments are not valid.
 Flags:
 `
 
-// lastRun is what a lock's value says about the runs of its job, and the JSON
-// that dlock last prints. Do not rename the fields, because programs read them.
+// lastRun is what a lock's value says about the runs of its job, and what
+// "dlock last -json" prints. Programs read the fields, so do not rename them.
 type lastRun struct {
 	Lock      string `json:"lock"`
 	Succeeded string `json:"succeeded,omitempty"` // time of the last success
-	Failed    string `json:"failed,omitempty"`    // start of a failed run after it
+	Failed    string `json:"failed,omitempty"`    // start of the last run, if it has failed
 	Status    *int   `json:"status,omitempty"`    // exit status of the last run
 	Node      string `json:"node,omitempty"`      // node of the last run
 }
 
-// String returns the lock's value after a failed run. Package recipes writes
-// the value after a success, and finds the time of the last success in either.
+// String returns the lock's value after a failed run. After a success, package
+// recipes writes the value. It finds the last success in both forms.
 func (r lastRun) String() string {
 	succeeded := r.Succeeded
 	if succeeded == "" {

@@ -206,7 +206,7 @@ func modeOf(c dlock.Contender) string {
 }
 
 // sinceOf returns when the contender joined the queue, by the store's clock or,
-// if that is unknown, by that of its process.
+// if the store does not say, by the clock of the contender's process.
 func sinceOf(c dlock.Contender) time.Time {
 	since := c.Created
 	if since.IsZero() {
@@ -218,7 +218,7 @@ func sinceOf(c dlock.Contender) time.Time {
 	return since
 }
 
-// columns are the columns of every table. DATA follows if a contender has data.
+// columns are the titles of a table. DATA follows if a contender has data.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
 // table formats contenders as a table, one per row.

@@ -48,7 +48,7 @@ const (
 	storeStatus       = 122 // command not run: the store failed
 	lostStatus        = 123 // the lock was lost while the command ran
 	tooLongStatus     = 124 // the command ran for longer than -max, as with timeout
-	cannotWatchStatus = 125 // command not run: dlock could not find its processes, or not start its own
+	cannotWatchStatus = 125 // command not run: dlock could not find the command's processes, or not start the holder process
 	cannotRunStatus   = 126
 	notFoundStatus    = 127
 	signalBaseStatus  = 128
@@ -57,7 +57,7 @@ const (
 // tryFor is how long dlock run -n tries to reach the store if there is no -w.
 const tryFor = 10 * time.Second
 
-// runSettings are the arguments of dlock run, which the holder process gets, too.
+// runSettings are the arguments of dlock run. The holder process gets them too.
 type runSettings struct {
 	Driver, DSN string
 	Name        string

@@ -213,8 +213,8 @@ func (s *supervisor) forward(sig syscall.Signal) {
 }
 
 // checkHolder asks the holder process whether the lease is still valid, and
-// kills the command if there was no answer for too long. It gives up only at
-// the second check that finds the answer overdue, because the answer may have
+// kills the command if there was no answer for too long. It does so only at the
+// second check that finds the answer overdue, because the answer may have
 // arrived while this process was stopped.
 func (s *supervisor) checkHolder() {
 	switch {
@@ -279,8 +279,8 @@ func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none is left and alone, unless it is nil,
-// is closed.
+// the process group. It returns when none of them is left and alone is closed.
+// If alone is nil, it does not wait for that.
 func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// onlyFromHere refuses requests that a browser sends for a page of another site:
-// Host is that site's name, which resolves to this machine, or there is an Origin.
+// onlyFromHere refuses requests that a browser sends for another site's page:
+// Host or Origin then names that site, even if it resolves to this machine.
 func onlyFromHere(h http.Handler) http.Handler {
 	local := func(raw string) bool {
 		u, err := url.Parse(raw)
@@ -96,7 +96,7 @@ func onlyFromHere(h http.Handler) http.Handler {
 	})
 }
 
-// page is the web page that shows the locks.
+// page serves the web page that lists the locks.
 type page struct {
 	tool   *tool
 	client *dlock.Client

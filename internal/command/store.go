@@ -224,8 +224,8 @@ func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
 }
 
-// name returns the name of the store for the user. server is the server of a
-// session, which is the file if the driver is SQLite.
+// name returns the store's name for messages. server is the server of a
+// session, which is the database file if the driver is SQLite.
 func (s *store) name(server string) string {
 	if s.driver != localDriver || server == "" {
 		server = s.dsn
@@ -233,7 +233,7 @@ func (s *store) name(server string) string {
 	return strings.TrimSpace(s.driver + " " + s.hide(server, nil))
 }
 
-// hide removes passwords of the command line and the data source name.
+// hide removes from text the passwords in args and in the data source name.
 func (s *store) hide(text string, args []string) string {
 	return secret.Hide(text, slices.Concat(args, []string{s.driver, s.dsn}))
 }

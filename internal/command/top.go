@@ -43,7 +43,7 @@ Flags:
 const (
 	topEvery  = 2 * time.Second
 	mostLooks = 500 // the most queues to list, which limits the load on the store
-	sideLooks = 8   // how many of these to list at the same time
+	sideLooks = 8   // how many queues to list at the same time
 )
 
 // top implements "dlock top".

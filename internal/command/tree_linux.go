@@ -19,8 +19,8 @@ func adoptOrphans() {
 }
 
 // checkProcesses returns an error if /proc is missing or belongs to another PID
-// namespace. The function processes would then miss those that the command has
-// started, and find others instead.
+// namespace. The function processes would then miss the command's processes and
+// find unrelated ones instead.
 func checkProcesses() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self != strconv.Itoa(os.Getpid()) {
