@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Each splits a data source name with one server into three parts, of which the
-// second is the server.
+// These patterns split a data source name with one server into three parts:
+// what precedes the server, the server, and the rest.
 var (
 	withScheme   = regexp.MustCompile(`^([a-z]+://(?:[^/?@]*@)?)([^/?@,]+)((?:[/?].*)?)$`)
 	withBrackets = regexp.MustCompile(`^((?:[^/]*@)?tcp\()([^(),]+)(\)/.*)$`)
@@ -77,7 +77,7 @@ func (p *proxy) forward(c net.Conn) {
 	p.pass(s, c)
 }
 
-// pass copies in one direction until an error, and closes both connections.
+// pass copies in one direction until an error, then closes both connections.
 func (p *proxy) pass(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -93,7 +93,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// close waits until all connections are closed. Their client has already exited.
+// close waits until all connections have ended, after their client has exited.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.done.Wait()

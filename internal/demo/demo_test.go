@@ -225,7 +225,7 @@ func TestTheCounterRefusesAWriterWhenALaterOneHasReadIt(t *testing.T) {
 	second := attempt{Number: 2, Mode: dlock.Exclusive, Token: 8}
 	reader := attempt{Number: 3, Mode: dlock.Shared, Token: 9}
 	r.answer(message{Do: askRead, Attempt: second})
-	r.answer(message{Do: askRead, Attempt: reader}) // a reader makes the counter refuse nobody
+	r.answer(message{Do: askRead, Attempt: reader}) // must not make the counter refuse a writer
 	r.answer(message{Do: askWrite, Attempt: first, Value: 1})
 	r.answer(message{Do: askWrite, Attempt: second, Value: 2})
 	assert.Equal(t, counter{value: 2, sum: 2, seen: 8}, r.counter)

@@ -114,7 +114,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) 
 
 // write prints the verdict and returns the exit status.
 func (v *verdict) write(w io.Writer) int {
-	const most = 3 // violations of a rule to print
+	const most = 3 // limits the printed violations of a rule
 	for _, c := range v.checks {
 		n := len(c.violations)
 		if n == 0 {

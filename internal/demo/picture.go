@@ -60,7 +60,7 @@ func drawPicture(r *run) string {
 	return p.String()
 }
 
-// element writes an element with this content, which may contain other elements.
+// element writes a line of SVG, formatted as by Printf.
 func (p *picture) element(start string, args ...any) { fmt.Fprintf(p, start+"\n", args...) }
 
 func (p *picture) head(r *run, height int) {

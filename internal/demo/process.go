@@ -13,16 +13,16 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// A worker with a process of its own and its run exchange JSON values, one per
-// line. The run first sends the settings, and then an order in reply to each
-// message.
+// The run and a worker in a process of its own exchange JSON values, one per
+// line. The run first sends the settings, and then answers each message of the
+// worker with an order.
 
 // childArgument makes "dlock demo" the process of a worker.
 const childArgument = "child-process"
 
 type order struct {
 	Reply reply
-	Stop  bool // not a reply: the run is stopped
+	Stop  bool // set instead of Reply when the run is stopped
 }
 
 // child is the process of a worker, as seen by the run.

@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// run is the referee of one run. It prints what the workers do and records it,
-// keeps the counter, and hits the first worker with the fault. All times come
-// from its clock, so that holds in different processes are comparable.
+// run is one run of the demo. It prints and records what the workers do, keeps
+// the counter, and injects the fault into the first worker. All times come from
+// its clock, so that holds in different processes are comparable.
 type run struct {
 	*settings
 	out   io.Writer
 	ctx   context.Context // ends when the run is interrupted or a worker fails
 	stop  func()
 	store *memdriver.Store     // nil unless the store is in memory
-	hit   func() (heal func()) // hits the first worker with the fault
+	hit   func() (heal func()) // injects the fault into the first worker
 
 	// Each channel stands for an event, and is closed when it has happened.
 	begun   chan struct{} // every worker has a session
@@ -35,7 +35,7 @@ type run struct {
 
 	healed sync.WaitGroup // waits for the end of the fault
 
-	mu       sync.Mutex // guards what follows while workers run
+	mu       sync.Mutex // guards the fields below while workers run
 	start    time.Time  // when begun was closed
 	ready    int        // number of workers with a session
 	attempts []*attempt // by worker; nil for a worker that has not asked for the lock
@@ -47,14 +47,14 @@ type run struct {
 // counter is the resource that the lock protects.
 type counter struct {
 	value int
-	sum   int        // of all numbers that were added; equals value unless one was lost
+	sum   int        // sum of all added numbers; equals value unless a number was lost
 	seen  int64      // the greatest token of a writer
 	late  *lateWrite // the write that the fault has delayed, or nil
 }
 
 type lateWrite struct {
 	at      time.Duration
-	value   int // what it would have set the counter to
+	value   int // value to which the write would have set the counter
 	refused bool
 }
 
@@ -63,7 +63,7 @@ type attempt struct {
 	Worker  string
 	Number  int // number of the worker, from 1; a writer adds it to the counter
 	Mode    dlock.Mode
-	Place   driver.Place  // place of the last node; zero if there was none
+	Place   driver.Place  // place of the worker's last node; zero if there was none
 	Asked   time.Duration // when the worker asked for the lock, since the run began
 	Granted time.Duration // when Lock had returned
 	Ended   time.Duration // when the lock was last known to be held, or the wait ended
@@ -214,7 +214,7 @@ func (r *run) beginGoroutine(n int) (work func() error, err error) {
 	return func() error { return w.run(r.ctx, client) }, nil
 }
 
-// remembered is a store that keeps its last session, so that it can be cut off.
+// remembered is a store that keeps its last session, which the fault cuts off.
 type remembered struct {
 	*memdriver.Store
 	last driver.Session
@@ -245,7 +245,7 @@ func (r *run) answer(m message) reply {
 	case askTime, askEnd:
 	case askRead:
 		a.Value = r.counter.value
-		if m.Attempt.Mode == dlock.Exclusive { // no earlier writer may now change it
+		if m.Attempt.Mode == dlock.Exclusive { // from now on, no earlier writer may change the counter
 			r.counter.seen = max(r.counter.seen, m.Attempt.Token)
 		}
 	case askWrite:
@@ -262,8 +262,8 @@ func (r *run) answer(m message) reply {
 	return a
 }
 
-// admit waits until a worker may begin. If there is a fault, the other workers
-// wait until the first one has taken the lock.
+// admit waits until a worker may begin. If there is a fault, all workers but
+// the first wait until the first one has taken the lock.
 func (r *run) admit(n int) bool {
 	r.mu.Lock()
 	if r.ready++; r.ready == r.Workers {
@@ -302,10 +302,10 @@ func (r *run) write(m message) {
 	}
 }
 
-// strike hits the first worker with the fault just before its write. The write
-// arrives late, after that of another worker: a paused worker sends it when it
-// wakes up, and otherwise the network has delayed it. strike returns false if
-// the run is stopped first.
+// strike injects the fault into the first worker just before its write. That
+// write arrives late, after another worker's write: a paused worker sends it
+// when it wakes up, and with the other faults it counts as delayed by the
+// network. strike returns false if the run is stopped first.
 func (r *run) strike(m message) bool {
 	t := m.Attempt
 	r.mu.Lock()

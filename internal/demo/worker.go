@@ -139,7 +139,7 @@ func (w *worker) holds(l *dlock.Lock) bool {
 	return true
 }
 
-// keep holds the lock for d. It returns false after a loss or a stop of the run.
+// keep waits for d, and reports whether d has passed with the lock still held.
 func (w *worker) keep(ctx context.Context, l *dlock.Lock, d time.Duration) bool {
 	done := pause(ctx, d, l.Lost())
 	return w.holds(l) && done
@@ -155,7 +155,7 @@ func (w *worker) use(ctx context.Context, l *dlock.Lock) {
 	if w.Mode == dlock.Exclusive {
 		value += w.Number
 		if w.Fault == faultPause && w.Number == 1 {
-			// The pause comes between a check of the lock and the write.
+			// Pause between checking the lock and writing.
 			if !w.ask(message{Do: askPause, Value: value, Attempt: w.attempt}).OK {
 				return
 			}
