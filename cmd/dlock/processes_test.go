@@ -31,7 +31,7 @@ type run struct {
 	*exec.Cmd
 	dir     string    // the store
 	temp    string    // directory for temporary files
-	out     io.Closer // closes the pipe that lines reads
+	out     io.Closer // closes the pipe from which lines reads
 	lines   *bufio.Scanner
 	printed strings.Builder // what lines has read
 	stderr  safeBuffer
@@ -153,7 +153,7 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 		t.Run(sent.String(), func(t *testing.T) {
 			r := startWorkers(t, "10m")
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
-			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal is closed, sends others twice
+			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal closes, sends such signals twice
 				r.readUntil(t, "  leaves  ")
 				require.NoError(t, r.Process.Signal(sent))
 			}

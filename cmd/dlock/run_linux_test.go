@@ -164,8 +164,8 @@ func requireContenders(t *testing.T, dsn string, n int) {
 	require.Eventually(t, func() bool { return contenderCount(t, dsn) == n }, waitLimit, 10*time.Millisecond)
 }
 
-// longStore returns a store whose sessions outlast a test. If a lock becomes
-// free during the test, it was released.
+// longStore returns a store whose sessions outlast a test, so that a lock that
+// becomes free during the test must have been released.
 func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
 
 // newStore returns a store in two forms. removable refers to it by a symbolic
@@ -250,8 +250,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// If dlock ran the command, it would kill the wrong processes after a loss, and
-// the command would go on beside the next holder.
+// If dlock ran the command, then after a loss of the lock it would kill the
+// wrong processes, and the command would go on beside the next holder.
 func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
 		j := newJob(t, longStore(t), "echo wrong")
@@ -366,7 +366,7 @@ func TestASignalEndsTheWaitAndLeavesNothingInTheQueue(t *testing.T) {
 		requireContenders(t, dsn, 2)
 		require.NoError(t, waiter.Process.Signal(sent))
 		if sent == syscall.SIGTERM {
-			_ = waiter.Process.Signal(sent) // the timeout command sends it twice
+			_ = waiter.Process.Signal(sent) // the timeout command sends the signal twice
 		}
 		assert.Empty(t, waiter.ends(t, 128+int(sent)))
 		assert.Equal(t, 1, contenderCount(t, dsn))
@@ -451,7 +451,7 @@ func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
 	j.Path = "/bin/sh"
 	out, err := j.Output()
 	require.NoError(t, err)
-	var ignored uint64 // includes other signals if the test ignores them
+	var ignored uint64 // also has the signals that the test itself ignores
 	_, err = fmt.Sscanf(string(out), "SigIgn:\t%x\n", &ignored)
 	require.NoError(t, err, "%q", out)
 	assert.NotZero(t, ignored&(1<<(syscall.SIGHUP-1)))
