@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Way is a kind of lock that a benchmark compares with others.
+// Way is one way of locking, which a benchmark compares with others.
 type Way struct {
 	Name string
 	// Contender sets up one contender. Each call of once locks and unlocks.
@@ -52,8 +52,8 @@ func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Con
 	}}
 }
 
-// Free measures taking a free lock. It alternates between the ways and reports
-// medians in microseconds.
+// Free measures how long it takes to lock and unlock a free lock. It alternates
+// between the ways and reports medians in microseconds.
 func Free(b *testing.B, ways []Way) {
 	var contenders []func() error
 	for _, w := range ways {

@@ -151,7 +151,7 @@ func (h *EventHold) Count() (n int) {
 	return n
 }
 
-// Release ends the hold and forwards the events. Those of closed connections
+// Release ends the hold and forwards the events. Events of closed connections
 // are lost.
 func (h *EventHold) Release() {
 	h.proxy.change(func() {

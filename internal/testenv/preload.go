@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// library is C code that replaces system functions in a server. An environment
-// variable names the file from which it reads its settings.
+// library is C code that replaces system functions in a server. It reads its
+// settings from the file that an environment variable names.
 type library struct {
 	name, variable string
 	compile        func() ([]byte, error)

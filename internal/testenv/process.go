@@ -81,7 +81,7 @@ func (p *process) launch() error {
 }
 
 // startError returns the reason why a server will not become ready, or nil if
-// it may.
+// it may still do so.
 func (p *process) startError(deadline time.Time) error {
 	exited := !running(p.Pid()) // checked before the log is read, because the log of an exited server is complete
 	log := p.Log()

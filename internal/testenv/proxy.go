@@ -111,7 +111,7 @@ func (p *Proxy) Cut() {
 	p.change(func() { p.cut = [2]bool{true, true} })
 }
 
-// CutOneWay is like [Proxy.Cut] for one direction. It adds to earlier cuts.
+// CutOneWay is like [Proxy.Cut] for one direction. Earlier cuts stay in effect.
 func (p *Proxy) CutOneWay(d Direction) {
 	p.change(func() { p.cut[d] = true })
 }

@@ -30,7 +30,7 @@ type connection struct {
 type queuedFrame struct {
 	Frame
 	at      time.Time // earliest time to forward the frame, because of the proxy's delay
-	matched bool      // whether fault has been looked up; before that, nil means unknown
+	matched bool      // whether fault was looked up; until then, a nil fault means unknown
 	fault   *fault
 }
 

@@ -30,7 +30,7 @@ type Rotation struct {
 	Refused      string // part of the error for a wrong password
 }
 
-// Run checks that locks stay held, and that errors in between are temporary.
+// Run checks that locks stay held, and that errors meanwhile are temporary.
 func (r Rotation) Run(t *testing.T) {
 	file, current := t.TempDir()+"/password", atomic.Value{}
 	set := func(text string) {
@@ -104,7 +104,7 @@ func (l *latest) Connect(ctx context.Context) (s driver.Session, err error) {
 	return l.session, err
 }
 
-// replaceBy overwrites the files of CA, Server and Client by those of other.
+// replaceBy overwrites the files of CA, Server and Client with those of other.
 func (c *Certs) replaceBy(t *testing.T, other *Certs) {
 	for to, from := range map[string]string{c.CA: other.CA, c.Server.Cert: other.Server.Cert, c.Server.Key: other.Server.Key,
 		c.Server.Both: other.Server.Both, c.Client.Cert: other.Client.Cert, c.Client.Key: other.Client.Key} {

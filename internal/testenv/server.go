@@ -107,9 +107,9 @@ func (st *Store) tryAll(t testing.TB, n int, configure Configure) (all []*Server
 	return all, err
 }
 
-// Shared returns a server that all tests of a binary share, which the first call
-// starts. If that fails, the test fails, and the next call tries again. Tests
-// must not stop it.
+// Shared returns a server that all tests of a binary share. The first call
+// starts it. If the start fails, the test fails, and the next call tries again.
+// Tests must not stop the server.
 func (st *Store) Shared(t testing.TB, configure Configure) Server {
 	t.Helper()
 	st.Require(t)
