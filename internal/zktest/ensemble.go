@@ -198,7 +198,7 @@ func (e *Ensemble) CutOneWay(from, to int) {
 	e.links[to][from].each(func(p *testenv.Proxy) { p.CutOneWay(testenv.ToClient) })
 }
 
-// SetDelay delays everything that servers send each other from now on by d.
+// SetDelay delays by d everything that servers send each other from now on.
 func (e *Ensemble) SetDelay(d time.Duration) {
 	e.eachProxy(func(p *testenv.Proxy) { p.SetDelay(d) })
 }

@@ -59,9 +59,9 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.ElementsMatch(t, e.Addrs(), []string{e.Servers[0].Addr(), e.Servers[1].Addr(), e.Servers[2].Addr()})
 }
 
-// requireLinksProxied requires that each pair of servers has a connection for
-// elections through a proxy, and each follower one with its leader. A test could
-// not cut any other connection.
+// requireLinksProxied requires that each pair of servers has an election
+// connection through a proxy, and each follower a connection to its leader. A
+// test could not cut connections that bypass the proxies.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	leader := e.Leader(t)

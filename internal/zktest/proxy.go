@@ -40,8 +40,8 @@ func (p *Proxy) Requests() int {
 	return sum
 }
 
-// Sessions returns the servers' replies to connect requests, oldest first.
-// There is one for each reconnect, too. A rejected session has the ID 0.
+// Sessions returns the servers' replies to connect requests, including those of
+// reconnects, oldest first. A rejected session has the ID 0.
 func (p *Proxy) Sessions() []Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
