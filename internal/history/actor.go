@@ -79,9 +79,9 @@ type actor struct {
 // pace holds the approximate durations of what an actor does.
 type pace struct {
 	gap                     time.Duration // between two rounds
-	brief, longer, longest  time.Duration // how long a lock is held: mostly, sometimes, and long enough for a session to end
-	deadline, shortDeadline time.Duration // of calls; shortDeadline may pass while a request is in flight
-	bound                   time.Duration // after which a call without a deadline counts as hanging; 0 for none
+	brief, longer, longest  time.Duration // how long a lock is held: usually, sometimes, and rarely (long enough for a session to end)
+	deadline, shortDeadline time.Duration // deadlines of calls; shortDeadline may pass while a request is in flight
+	bound                   time.Duration // time after which a call without a deadline counts as hanging; 0 for none
 }
 
 // nasty holds functions that inject faults at the moments when they do the most
@@ -286,7 +286,7 @@ func (a *actor) trace(at *attempt) *recipes.Trace {
 }
 
 // use keeps a lock for a while and then unlocks it. Sometimes it also takes
-// another lock with its context, or re-enters or downgrades the lock.
+// another lock with this lock's context, or re-enters or downgrades this lock.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.hold(h)

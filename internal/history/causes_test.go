@@ -31,7 +31,7 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-// pair is a history for a row to change. The second contender is granted the
+// pair is a history that each row changes. The second contender is granted the
 // lock while the first one may hold it.
 type pair struct {
 	first, second *contender

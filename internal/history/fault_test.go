@@ -37,7 +37,7 @@ func (r *run) expire(c *process) {
 }
 
 // cut disconnects a session for a while, possibly for longer than the session
-// timeout. It blocks one direction or both, with or without the heartbeats.
+// timeout. It blocks requests, replies or both, with or without the heartbeats.
 func (r *run) cut(c *process) {
 	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {

@@ -46,7 +46,7 @@ func (f *figures) add(r *recorder, record *Record) {
 	}
 }
 
-// count adds the numbers of further kinds of events.
+// count adds numbers of events, by kind.
 func (f *figures) count(counts map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ledger records the hooks that run for a call. They find it in their context.
+// ledger records the hooks that run for a call. Hooks find it in their context.
 type ledger struct {
 	call      string
 	mode      recipes.Mode
@@ -69,7 +69,7 @@ func (r *run) hook(ctx context.Context, name string, mode recipes.Mode, err erro
 	}
 }
 
-// judgeText fails the run if an error speaks of a cancellation although no
+// judgeText fails the run if an error mentions a cancellation although no
 // caller has cancelled anything.
 func (r *run) judgeText(err error) {
 	if err != nil && strings.Contains(err.Error(), context.Canceled.Error()) {

@@ -60,7 +60,7 @@ func (r *run) granted(ctx context.Context, h *handle) {
 }
 
 // slack is how long a call may take to return after its timeout or
-// cancellation. It may spend 50 ms on cleaning up its node, or wait for a
+// cancellation. The call may spend 50 ms on cleaning up its node, or wait for a
 // connection attempt.
 const slack = 110 * time.Millisecond
 
@@ -95,11 +95,11 @@ func (r *run) downgraded(h *handle) {
 	}
 }
 
-// unlockLimit is how long Unlock may take. It waits up to 2 s for the store.
+// unlockLimit is how long Unlock may take, which waits up to 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce is how much longer a call of Once may take, which reads or stores the
-// tick and unlocks the lock as well.
+// forOnce returns how much longer a call may take if it is one of Once, which
+// also reads or stores the tick and unlocks the lock.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -361,7 +361,7 @@ func (h *possession) excludes(other *possession) bool {
 	return h.lock.Mode() == dlock.Exclusive || other.lock.Mode() == dlock.Exclusive
 }
 
-// judgeUnits fails the run if more units of a queue are held than there are.
+// judgeUnits fails the run if more units are held than the semaphore has.
 func (r *run) judgeUnits(all []*possession) {
 	held, seen := map[string]int{}, map[*contender]bool{}
 	for _, h := range all {
@@ -377,7 +377,7 @@ func (r *run) judgeUnits(all []*possession) {
 	}
 }
 
-// unitsIn parses the kind of a semaphore's node.
+// unitsIn returns the number of units in the name of a semaphore's node.
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
@@ -387,8 +387,8 @@ func unitsIn(n driver.Node) (weight int, ok bool) {
 	return 0, false
 }
 
-// judgeServed fails the run if a contender waits for units although they are
-// free, and no client was kept from the store for learnLimit.
+// judgeServed fails the run if a contender waits for units that have been free
+// for learnLimit without a fault that kept a client from the store.
 func (r *run) judgeServed() {
 	free := map[int64]time.Time{}
 	for _, queue := range r.queues {

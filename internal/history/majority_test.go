@@ -27,7 +27,7 @@ type majorities struct {
 	marks   fence.Marks
 
 	mu   sync.Mutex
-	fine map[*majority.Lock][]time.Time // by held lock: when it was last held in a majority, and in all stores; guarded by mu
+	fine map[*majority.Lock][]time.Time // by lock: when it was last held in a majority, and when in all stores; guarded by mu
 }
 
 func TestNoSeedBreaksAMajority(t *testing.T) {
@@ -131,8 +131,8 @@ func (m *majorities) hold(l *majority.Lock, d time.Duration) {
 	}
 }
 
-// judgeMajorities fails the run if a holder has not learned of a loss, or if a
-// store that can be reached does not get the lock again.
+// judgeMajorities fails the run if a holder has not learned that it lost its
+// majority, or if the lock is not taken again in a store that can be reached.
 func (m *majorities) judgeMajorities() {
 	if m.gate.step%8 > 0 {
 		return

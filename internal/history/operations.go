@@ -87,8 +87,8 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	return s.ops, explained
 }
 
-// isOver reports whether Unlock says with err that the lock was lost earlier.
-// ErrUnlock does not: it only means that the release is not confirmed.
+// isOver reports whether err, an error of Unlock, means that the lock was lost
+// earlier. ErrUnlock means only that the release is not confirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
 // givenBack returns when the last Unlock of the contender returned, or forever
@@ -100,7 +100,7 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss estimates when c lost the lock. Both ends of lost are forever if it did
+// loss estimates when c lost the lock; both ends of lost are forever if c did
 // not. silent is the first tick at which the store may have taken the lock away
 // without telling c; an Unlock in flight at that tick counts as a loss.
 // explained is false if c has noticed a loss that no recorded cause explains.

@@ -41,7 +41,7 @@ func (r *run) newProcess(number int, store *memdriver.Store, trace *recipes.Trac
 	return c
 }
 
-// Connect connects to the real store. It is called by the connector in
+// Connect connects to the store itself. It is called by the connector in
 // c.faults, which adds the faults.
 func (c *process) Connect(ctx context.Context) (driver.Session, error) {
 	s, err := c.store.Connect(ctx)

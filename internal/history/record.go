@@ -50,7 +50,7 @@ type attempt struct {
 	ended   time.Time
 	before  dlock.Mode // for a re-entry: strongest mode of the contender when the call began, or 0 if it had lost the lock
 	via     *handle    // another Lock whose context the call was given as well, or nil
-	kept    bool       // for a re-entry: whether the contender still held the lock, and that of via, when the call returned
+	kept    bool       // for a re-entry: whether the contender still held the lock (and that of via, if any) when the call returned
 	queued  []placed
 	retried bool  // whether a failed request may have left a node that blocks this same call
 	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
@@ -188,8 +188,8 @@ type watcher interface {
 // recorder records the calls of all clients of one store and the causes of
 // losses.
 type recorder struct {
-	// watch judges the calls unless nil. ask then leaves Err alone, because a
-	// holder must learn of a loss even if nobody calls Err.
+	// watch judges the calls; nil for none. With a watch, ask does not call
+	// Err, because a holder must learn of a loss even if nobody calls Err.
 	watch watcher
 
 	mu         sync.Mutex
@@ -314,7 +314,7 @@ func (r *recorder) strongest(a *attempt) (mode dlock.Mode) {
 	return mode
 }
 
-// current returns the call of an actor that is in flight, or nil.
+// current returns the actor's call in flight, or nil.
 func (r *recorder) current(actor int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()

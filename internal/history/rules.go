@@ -173,9 +173,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants that passed an attempt that blocked them, as their
-// greater tokens show. It checks only attempts that gave up later, because the
-// judge checks attempts that were granted the lock.
+// overtaken describes grants that passed an attempt ahead of them that blocked
+// them, as their greater tokens show. It considers only attempts that gave up
+// later, because the judge checks those that were granted the lock.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
@@ -193,8 +193,8 @@ func (r *recorder) overtaken() (all []string) {
 	return all
 }
 
-// repeated describes ticks for which Once has run its function twice, although
-// the first run was over, and no operator had removed the queue with its value.
+// repeated describes ticks for which Once has run its function again after a
+// successful run, although no operator had removed the queue with its value.
 func (r *recorder) repeated() (all []string) {
 	last := make(map[string]*attempt) // by queue and tick
 	for _, a := range r.attempts {

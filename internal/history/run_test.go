@@ -44,7 +44,7 @@ type inMemory struct {
 }
 
 // inMemoryStore returns the memory store in the form that Run takes. A driver's
-// own test uses the Config that it passes to dlocktest.Run as well.
+// own test passes Run the Config that it also passes to dlocktest.Run.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {
@@ -87,7 +87,7 @@ func TestRunMakesHistories(t *testing.T) {
 	})
 }
 
-// calm returns the store without hooks, so that Run closes clients at most.
+// calm returns the store without hooks, so that Run can only close clients.
 func (s Store) calm() Store {
 	s.Config = dlocktest.Config{New: s.Config.New, SessionTimeout: memoryTimeout}
 	return s

@@ -34,8 +34,8 @@ func (c *client) dial() {
 // had when the client connected to it.
 type script func(s *server, learnt int) reply
 
-// call sends a request, and calls back once, with the reply or after the time
-// limit. If a replica refuses the request, it is sent to another server.
+// call sends a request, and calls back once: with the reply, or after the time
+// limit. If a replica refuses the request, call tries another server.
 func (c *client) call(upkeep bool, script script, back func(reply)) {
 	answered := false
 	answer := func(p reply) {

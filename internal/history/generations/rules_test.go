@@ -9,7 +9,7 @@ const (
 	ahead   = 10 * time.Minute // how far a new generation raises tokens if its clock is behind
 )
 
-// rules prevent two holders at a time. Each attack replaces one rule.
+// rules prevent two holders at once. TestAttacks replaces one rule at a time.
 type rules struct {
 	grace time.Duration
 
@@ -23,8 +23,8 @@ type rules struct {
 	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the receipt for an attempt to begin a session. The answer p
-	// took the time after.
+	// received returns the receipt for an attempt to begin a session that
+	// was answered with p after the given time.
 	received func(p reply, after time.Duration) receipt
 
 	// accepts reports whether a receipt counts in this generation.
@@ -69,8 +69,8 @@ func asBuilt() *rules {
 }
 
 // allConfirm returns the rules of package postgres if synchronous_standby_names
-// lists all standbys: because the promoted one no longer confirms, the grace
-// counts from the first attempt.
+// lists all standbys. Since a promoted standby no longer confirms its old
+// primary's writes, the grace counts from the first attempt to begin a session.
 func allConfirm() *rules {
 	r := asBuilt()
 	r.confirms = func(servers int) int { return servers - 1 }

@@ -133,7 +133,7 @@ func (r *run) send(deliver func()) {
 	}
 }
 
-// confirm tells whether enough replicas receive all changes of s in time.
+// confirm tells whether enough replicas receive in time what s has changed.
 func (r *run) confirm(s *server, tell func(bool)) {
 	version, id, until := s.data.version, s.replID, r.now+within
 	var look func()

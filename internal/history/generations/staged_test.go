@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// No seed has shown the event orders in which these two rules matter.
+// These two rules matter only in orders of events that no seed has produced.
 func TestStagedAttacks(t *testing.T) {
 	for name, a := range map[string]struct {
 		twoHolders func(*rules) bool
@@ -61,8 +61,8 @@ func (s *stage) beat() {
 	s.lease = s.now + term
 }
 
-// overlap begins a session of another client, after an attempt answered with
-// p. It reports whether that client has the lock too early.
+// overlap begins a session of another client after the answer p, and reports
+// whether that client gets the lock before the holder's lease has ended.
 func (s *stage) overlap(p reply) bool {
 	for p.status == waits {
 		s.now += p.wait

@@ -70,7 +70,7 @@ func (s *server) current(learnt int) bool {
 	return s.data.id == s.run.rules.generation(s, learnt)
 }
 
-// open begins a session, as open.lua does.
+// open begins a session, as open.lua of redisdriver does.
 func (s *server) open(session, learnt int, from receipt) reply {
 	d, now, rules := &s.data, s.clock(), s.run.rules
 	generation := rules.generation(s, learnt)

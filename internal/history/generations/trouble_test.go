@@ -88,7 +88,7 @@ func (r *run) failOver(s *server) {
 	}
 }
 
-// swap promotes s, makes the old master follow s, and promotes it again.
+// swap promotes s, lets the old master follow, and promotes that master again.
 func (r *run) swap(s *server) {
 	if old := r.official; old != s && !s.down && !old.down && !s.master {
 		r.failOver(s)
