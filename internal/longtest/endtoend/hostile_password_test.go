@@ -322,8 +322,8 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	}
 }
 
-// useDriver uses the driver without a client. It returns what must be printed when
-// no goroutine uses it.
+// useDriver uses the driver without a client. The returned values must be
+// printed later, when no goroutine uses them.
 func (w *fixture) useDriver(e *recorder, password string) map[string]any {
 	w.Helper()
 	d := zkdriver.Driver{TLS: testenv.NewCerts(w).ClientConfig(w)}

@@ -141,8 +141,8 @@ func (h *steadyHolder) await(t *testing.T) {
 
 // quick is the longest outage in which the holder must keep its lock. Leases
 // last nine seconds here. The latest renewal may be 3.75 s old and reconnecting
-// takes one second, which leaves 4.25 s for the outage. quick is shorter, for a
-// margin.
+// takes one second, which leaves 4.25 s for the outage. quick is shorter, to
+// leave a margin.
 const quick = 3 * time.Second
 
 // requireHeld requires that an outage of at most quick has not cost the holder

@@ -84,13 +84,13 @@ func (r route) cutOff() (heal func()) {
 	return func() { r.each((*zktest.Proxy).Heal) }
 }
 
-// routed is a connector, and an operator, whose sessions have routes.
+// routed is a connector whose sessions have routes, and acts as an operator.
 type routed struct {
 	testing.TB
 	servers []string
 	chroot  string
-	params  string    // of the data source name
-	routes  *sync.Map // of all connectors, by session
+	params  string    // parameters of the data source name
+	routes  *sync.Map // routes of all connectors, by session
 	raw     *zk.Conn
 }
 
@@ -168,8 +168,8 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	history.Run(t, s)
 }
 
-// Queues are removed and recreated while clients use them, because the server
-// removes empty queues, or because their sequences are used up.
+// In two of the cases, queues are removed and recreated while clients use them,
+// because the server removes empty queues, or because sequences are used up.
 func TestHistoriesOnZooKeeper(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

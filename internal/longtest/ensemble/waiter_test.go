@@ -23,7 +23,7 @@ import (
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
-	deposed []int    // indexes of the leader and, of five servers, one follower
+	deposed []int    // indexes of the leader and, if there are five servers, of one follower
 	at      int      // index of the waiter's server
 	others  []string // addresses of the servers that elect another leader
 }
@@ -179,9 +179,9 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// A waiter receives the event of a release only after its server was cut off. It
-// takes the lock without a request, because its lease has not ended. The lease
-// ends before the new leader grants the lock to the next contender.
+// A waiter receives the event of a release only after its server was cut off.
+// It takes the lock without a request, because its lease has not ended. That
+// lease must end before the new leader grants the lock to the next contender.
 func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
@@ -210,9 +210,9 @@ func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 // A waiter receives the event of a release only after the store has ended its
 // session and granted the lock to the next contender.
 //
-// The test delivers the event after answers that the server sent later. In the
-// order in which they were sent, the event would arrive while the session is
-// certainly alive.
+// The test delivers the event after answers that the server sent later. If the
+// test kept the order, the event would arrive while the session is certainly
+// alive.
 func TestALateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

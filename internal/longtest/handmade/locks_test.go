@@ -42,7 +42,7 @@ func newLocker(s setting, c *contender) (locker, error) {
 	return &keyLock{server: redis.NewClient(&redis.Options{Addr: s.servers[0], MaxRetries: -1}), setting: s, c: c, value: rand.Text()}, nil
 }
 
-// dlocker uses dlock. Its server is the driver's name and the data source name.
+// dlocker uses dlock. Its server has the form "driver dsn".
 type dlocker struct {
 	client *dlock.Client
 	held   *dlock.Lock
@@ -249,7 +249,7 @@ type redlock struct {
 func newRedlock(s setting, c *contender) *redlock {
 	l := &redlock{setting: s, value: rand.Text(), c: c}
 	for _, addr := range s.servers {
-		const limit = 2 * time.Second // for a master that does not answer
+		const limit = 2 * time.Second // time limit for a master that does not answer
 		l.masters = append(l.masters, redis.NewClient(&redis.Options{
 			Addr: addr, MaxRetries: -1, DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit,
 		}))

@@ -19,8 +19,8 @@ import (
 const (
 	soon  = 500 * time.Millisecond
 	never = time.Hour
-	short = 4 * time.Second  // of a session whose end a test waits for
-	long  = 10 * time.Second // of one that must not end, also on a busy machine
+	short = 4 * time.Second  // timeout of a session whose end a test waits for
+	long  = 10 * time.Second // timeout of a session that must not end, even on a busy machine
 )
 
 // A store returns settings of hand-written locks and of dlock, for one test.
@@ -47,7 +47,7 @@ func connect(t testing.TB, s store) *sql.DB {
 	return db
 }
 
-// schema creates a schema, which the result uses through the address addr.
+// schema creates a schema and returns a function to reach it at an address.
 func schema(t testing.TB, server *pgtest.Server) func(addr string, parameters ...string) store {
 	name := server.Schema()
 	server.SQL(t, "CREATE SCHEMA "+name+"; SET search_path = "+name+"; "+tables)
@@ -295,7 +295,7 @@ func crash(t testing.TB) (a, b store, _ func(*contender)) {
 	}
 }
 
-// promotion makes a replica lag before A takes the lock.
+// promotion promotes a replica that has lagged since before A took the lock.
 func promotion(t testing.TB) (a, b store, _ func(*contender)) {
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replication := testenv.NewProxy(t, master.Addr(), nil)

@@ -35,8 +35,8 @@ type Fault struct {
 	Inject func(*Servers) (heal func(), what string)
 }
 
-// Faults returns all faults, without those of disks unless the servers' disks
-// can be made slow.
+// Faults returns all faults. Those of disks are included only if slowDisks is
+// true.
 func Faults(slowDisks bool) []Fault {
 	if !slowDisks {
 		return slices.Concat(processes, links)

@@ -34,7 +34,7 @@ func newActor(w *worker, i int) *actor {
 type hold struct {
 	name               string
 	lock               *dlock.Lock
-	id                 int64 // differs for all acquisitions of all workers
+	id                 int64 // unique among the acquisitions of all workers
 	checked, unchecked counter
 }
 

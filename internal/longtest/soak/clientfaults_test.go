@@ -16,9 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. Its function inject injects a fault. It returns
-// a function that heals the fault, and a description of the target. The
-// function heal is nil if no target was left.
+// faultKind is a kind of fault. inject injects it, and returns a function that
+// heals it, and a description of the target. heal is nil if no target was left.
 type faultKind struct {
 	name   string
 	alone  bool // never combined with other faults
@@ -26,8 +25,8 @@ type faultKind struct {
 	inject func(*round) (heal func(), what string)
 }
 
-// kindsHere returns the kinds of faults that this machine supports and that are
-// selected by the flag.
+// kindsHere returns the kinds of faults that this machine supports and that the
+// flag -faults selects.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(clientFaults, linkFaults, operatorFaults)
 	for _, f := range servers.Faults(testenv.CheckSlowDisk() == nil) {
@@ -107,8 +106,8 @@ func fillAcceptQueue(s *round) (func(), string) {
 }
 
 // stopAtWrite stops a worker between its last check of the lock and its write.
-// Another worker acquires the lock and writes, which shows that the worker has
-// stopped and its session has ended. Only a fencing token prevents a lost update.
+// When another worker has acquired the lock and written, the session of the
+// stopped worker has ended. Only a fencing token then prevents a lost update.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]

@@ -28,7 +28,7 @@ type tally struct {
 	Token  int64 // highest token of a writer
 	Owner  int64 // acquisition that has the token
 	Reader int64 // highest token of a reader
-	Twice  int64 // writers that had another writer's token
+	Twice  int64 // number of writers that had another writer's token
 }
 
 // lost returns how many updates were overwritten by a writer that had not seen

@@ -18,7 +18,7 @@ type figures struct {
 	violations         int
 	diverged           int // rounds that ended early because the servers had diverged
 	processes          int
-	counts             map[string]int // what the workers have counted, without those that were killed
+	counts             map[string]int // sums of the workers' counts, without workers that were killed
 	injected           map[string]int
 	checked, unchecked tally         // of all counters
 	recovery           time.Duration // longest time from a heal until every member had acquired a lock

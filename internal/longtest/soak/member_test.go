@@ -152,7 +152,7 @@ func (m *member) awaitEnd() error {
 	}
 }
 
-// stderr returns the standard error output, which may report a data race.
+// stderr returns what the process wrote to standard error, such as a data race.
 func (m *member) stderr() string {
 	text, _ := os.ReadFile(m.file("stderr"))
 	return strings.TrimSpace(string(text))

@@ -54,12 +54,12 @@ type round struct {
 	members  []*member
 	figures  *figures
 
-	targets *servers.Servers // of the current group of faults
+	targets *servers.Servers // targets of the current group of faults
 
 	// stuck lists what did not happen in time. Unless the servers have
 	// diverged, the lock is to blame.
 	stuck       []string
-	differences []string // between the servers; empty unless they have diverged
+	differences []string // lasting differences between the servers; empty unless they have diverged
 	lastSurvey  string
 }
 
@@ -311,8 +311,8 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers lets every worker finish. If one does not, the servers may have
-// diverged. Then it kills the workers.
+// finishWorkers lets every worker finish. If one does not because the servers
+// have diverged, it kills the remaining ones.
 func (s *round) finishWorkers() {
 	for _, m := range s.members {
 		if !s.diverged() {

@@ -33,7 +33,7 @@ const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 type settings struct {
 	DSN    string
 	Name   string // also prefixes the actors' host names, and names the worker's files
-	Dir    string // for the counters and those files
+	Dir    string // directory of the counters and of those files
 	Seed   uint64
 	Actors int
 }
@@ -44,7 +44,7 @@ func (s *settings) file(kind string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(s.Dir, s.Name+"."+kind), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
-// stuck begins a fault that does not count if the servers have diverged.
+// stuck is the prefix of a fault that is excused if the servers have diverged.
 const stuck = "stuck: "
 
 // Brief locks are held for milliseconds by many actors. Long locks are held for

@@ -71,7 +71,8 @@ func agree(survey []view) bool {
 // differ returns the nodes that one server shows in every survey and another
 // one in none. In a single survey, even servers that agree may differ, because
 // they are asked one after the other while clients carry on. If any answer is
-// missing, differ returns nothing, because that server may merely lag behind.
+// missing, differ returns nothing, because the silent server may merely lag
+// behind.
 func differ(all [][]view) (differences []string) {
 	shown := make(map[string][]int) // by node: how often each server has shown it
 	for _, survey := range all {
