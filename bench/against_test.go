@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// olderProgram answers any command with an error that has its arguments.
+// olderProgram answers any command with an error that repeats its arguments.
 const olderProgram = `package main
 
 import "os"

@@ -121,7 +121,7 @@ func (o options) measure(ctx context.Context) error {
 	return errors.Join(slower...)
 }
 
-// runs returns a run for each setup with any chosen workload and competitor.
+// runs returns a run for each chosen setup with a chosen workload and lock.
 func (o options) runs() (list []*run, err error) {
 	chosen, err := choose(setups(), o.servers)
 	if err != nil {

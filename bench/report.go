@@ -40,8 +40,8 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// onPage returns the results for the tables of the page. It omits workloads
-// that add little. For readers, it also shows Curator's read-write lock as curator.
+// onPage returns the results that the page shows, without workloads that add
+// little. For readers, it shows Curator's read-write lock as curator, too.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {

@@ -135,7 +135,7 @@ func (r *run) results() *results {
 	return all
 }
 
-// environment names the machine and the versions of what is measured in Go.
+// environment names the machine and the versions of Go and go-zookeeper.
 func environment() string {
 	text := fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -152,7 +152,7 @@ func resultsFile(docs, setup string) string {
 	return filepath.Join(docs, "benchmarks", "results-"+setup+".json")
 }
 
-// save writes a line for each result.
+// save writes the results as JSON, with a line for each result.
 func (r *results) save(docs string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
