@@ -433,8 +433,8 @@ func readTree(t *testing.T, dir string, want func(name string) bool) string {
 	return all.String()
 }
 
-// TestEveryTestThatIsNamedExists checks that tests exist which a page mentions
-// by their full names.
+// TestEveryTestThatIsNamedExists checks that every test that a page mentions by
+// its full name exists.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	named := 0

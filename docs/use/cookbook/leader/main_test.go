@@ -104,7 +104,7 @@ func TestAnotherMachineTakesOver(t *testing.T) {
 		assert.Equal(t, []string{"b:80"}, seen.took())
 		assert.Equal(t, []string{"-a:80", "-a:80", "-a:80", "b:80", "b:80", "b:80"}, worked.took(), "b begins when a has ended")
 
-		store.Faults().ExpireAll() // of b and the observer
+		store.Faults().ExpireAll() // ends the sessions of b and of the observer
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{"-b:80", "-b:80", "-b:80", "b:80", "b:80", "b:80"}, worked.took(), "b campaigns again")
 		leader, err := observer.Election("scheduler").Leader(t.Context())
