@@ -82,8 +82,11 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 // mayRemoveUnread reports whether this session may remove its node by name
 // without reading it first. That is safe only if another session's node of the
 // same name cannot be removed by mistake. With a secret, the server refuses the
-// write to another session's node and with it the whole removal. Without a
-// secret, an open watch must show that the node still exists.
+// write to another session's node and with it the whole release. The removal
+// for another cause has no such write, so it relies on the session's watch,
+// which opens 0.3 s after the grant: an operator would have to remove the queue
+// before that. Without a secret, an open watch must show that the node still
+// exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.exists() {
 		return true
