@@ -28,7 +28,7 @@ type backend struct {
 	id        string
 	secret    string // makes operation IDs unpredictable
 	link      *link
-	received  receipt                   // what the latest Begin tells the next one
+	received  receipt                   // of the latest Begin, for the next one to report
 	grace     time.Duration             // longest grace of all sessions when this one began
 	looked    atomic.Pointer[time.Time] // when the server's settings were last checked
 

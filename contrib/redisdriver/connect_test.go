@@ -88,9 +88,9 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// Redis closes a connection whose certificate it rejects. If only one
-	// side uses TLS, however, Redis waits for the rest of a command, so the
-	// client must give up.
+	// Redis closes the connection if it rejects the client's certificate. If
+	// only one side uses TLS, however, Redis waits for the rest of a command,
+	// so the client must give up.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",

@@ -29,7 +29,7 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Ping(t.Context()))
 	require.NoError(t, first.Close())
-	// dsn has no empty_is_new, because each kill leaves the server empty.
+	// dsn has no empty_is_new, because a server that a kill empties is not new.
 	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
@@ -45,7 +45,7 @@ func portOf(s *redistest.Server) string {
 	return u.Port()
 }
 
-// sentinelConnectors calls run for each way to tell a connector of a Sentinel.
+// sentinelConnectors runs a test for each way to give a connector a Sentinel.
 func sentinelConnectors(t *testing.T, timeout time.Duration, run func(t *testing.T, open func(sentinel string) (driver.Connector, error))) {
 	for name, open := range map[string]func(sentinel string) (driver.Connector, error){
 		"data source name": func(sentinel string) (driver.Connector, error) {
@@ -68,8 +68,8 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
 }
 
-// A master that Sentinel has replaced may go on accepting heartbeats for longer
-// than the grace, so the session must leave it before that.
+// A master that Sentinel has replaced may accept heartbeats until after the
+// grace, so the session must leave it earlier.
 func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
 	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 		master, next := redistest.Start(t), redistest.Start(t)
@@ -130,7 +130,7 @@ func connected(t *testing.T, replica *redistest.Server) {
 }
 
 // A master's replication ID changes when its first replica connects, and when
-// the master has had no replica for repl-backlog-ttl.
+// it has had no replica for repl-backlog-ttl. Neither must cost a lock.
 func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.With("repl-backlog-ttl 1")), longTimeout)
 	made, joined := s.join(t, "stock/42")
@@ -186,8 +186,8 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 	master.Restart()
 	for _, s := range []driver.Session{known, unknown} {
-		// Retry, because a request that the replica refuses closes all
-		// connections, including one on which another request waits.
+		// Retry, because if the replica refuses a request, the session closes
+		// all its connections, and other requests on them fail.
 		var err error
 		require.Eventually(t, func() bool {
 			_, err = s.List(t.Context(), "stock/42")
@@ -302,8 +302,8 @@ func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 }
 
-// untilGrace returns a context that ends when a Connect waits for the end of
-// earlier leases.
+// untilGrace returns a context that ends as soon as a Connect reports that it
+// waits for earlier leases to end.
 func untilGrace(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -317,8 +317,8 @@ func short(t *testing.T) context.Context {
 }
 
 // While a cluster moves keys between servers, Redis aborts a script at the
-// first missing key but keeps the script's earlier changes, which must not
-// leave a node.
+// first missing key but keeps the script's earlier changes. A new node must not
+// be among them.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

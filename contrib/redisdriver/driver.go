@@ -42,7 +42,7 @@ type connector struct {
 
 	mu    sync.Mutex
 	told  map[string]bool // keys of the messages that tellOnce has logged
-	addrs []string        // in the order that the next Connect tries them
+	addrs []string        // in the order in which the next Connect tries them
 }
 
 // Connect begins a session. It fails if the server may evict locks, and logs a
@@ -58,7 +58,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.connect(ctx, observer)
 }
 
-// observer is the session ID of a session that only observes.
+// observer is the ID of every session that only observes.
 const observer = ""
 
 func (c *connector) connect(ctx context.Context, id string) (driver.Session, error) {

@@ -70,7 +70,7 @@ func parseDSN(text string) (*settings, error) {
 	return s, nil
 }
 
-// checkSecrets checks the passwords. The argument program is Driver.Password.
+// checkSecrets rejects conflicting passwords. The argument is Driver.Password.
 func (s *settings) checkSecrets(program func(context.Context) (string, error)) error {
 	if s.sentinel == nil {
 		if s.watchers.Changes() {
@@ -176,8 +176,8 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// splitHosts moves all hosts but the first from a comma-separated list to more,
-// because url.Parse does not accept such a list.
+// splitHosts splits a comma-separated list of hosts, which url.Parse would not
+// accept. It leaves the first host in the text and returns the rest as more.
 func splitHosts(rest string, from int) (first string, more []string, err error) {
 	list, after, port := rest[from:], "", "6379"
 	if i := strings.IndexAny(list, "/?#"); i >= 0 {
@@ -204,7 +204,8 @@ var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_re
 
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn parses and removes the driver's parameters, which go-redis rejects.
+// takeOwn parses the driver's own parameters, and removes them from q, because
+// go-redis would reject them.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := s.parameters()

@@ -50,7 +50,7 @@ func (l *loss) movesTo(server *redistest.Server) {
 	l.successor.namespace, l.successor.graced = l.namespace, true
 }
 
-// hold takes the lock and then disconnects the holder, so that the holder must
+// hold takes the lock and then disconnects the holder, which must therefore
 // notice by itself that it has lost the lock.
 func (l *loss) hold() *dlock.Lock {
 	lock := l.holdReachable()
@@ -66,7 +66,7 @@ func (l *loss) holdReachable() *dlock.Lock {
 }
 
 // grantsLater checks that the next contender does not get the lock before the
-// holder knows that it has lost it.
+// holder has noticed its loss.
 func (l *loss) grantsLater(holder *dlock.Lock) {
 	l.t.Helper()
 	if holder.Err() != nil {
@@ -96,8 +96,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// While the former master is a replica, it copies outdated data, which still
-// name the former master itself as their master.
+// While the former master is a replica, it copies outdated data. These still
+// say that they come from the former master itself.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -124,7 +124,7 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// The data of the other database are current, but don't contain the holder.
+// After the swap, the data are current but do not contain the holder.
 func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
 		t.Run(name, func(t *testing.T) {
@@ -294,9 +294,8 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// An attempt to connect may shorten the grace period only if the replicas of
-// the current master have received the attempt. It must not count that replicas
-// of an earlier master received it.
+// An attempt to connect may shorten the grace period only if replicas received
+// it while they followed the current master.
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {

@@ -12,15 +12,15 @@ import (
 )
 
 // receipt records when enough replicas had received an attempt to begin a
-// session, and which master they followed then. It is zero if unknown.
+// session, and which master they followed then. It is zero if that is unknown.
 type receipt struct {
 	at         int64  // by the store's clock, in microseconds
 	generation string // the master's replication ID
 }
 
-// Begin implements [session.Store]. If the data come from an earlier generation
-// (the master's replication ID has changed, as after a fail-over or restart),
-// the session begins only when all leases of that generation are over.
+// Begin implements [session.Store]. A new replication ID of the master, as
+// after a fail-over or restart, means that the data come from an earlier
+// generation. The session then begins only once that generation's leases end.
 func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Begun, err error) {
 	empty := "0"
 	if b.emptyNew {
@@ -53,7 +53,7 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	}
 	if b.link.confirmed.Load() > 0 {
 		// The replicas may have followed another master until they received
-		// this attempt, so the next attempt reports when that was.
+		// this attempt, so the next attempt reports when they received it.
 		now, _ := parts[4].(int64)
 		b.received = receipt{at: now + time.Since(sent).Microseconds(), generation: begun.Generation}
 	}
@@ -75,8 +75,8 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
 }
 
-// confirmBy sets how many replicas must confirm each heartbeat from now on, at
-// least as many as the settings say. It reports whether this raises the number.
+// confirmBy sets how many replicas must confirm each heartbeat from now on, but
+// never fewer than the settings say. It reports whether the number has risen.
 func (l *link) confirmBy(replicas any) bool {
 	n, _ := replicas.(int64)
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n

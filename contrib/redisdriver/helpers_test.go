@@ -44,7 +44,7 @@ var namespaces atomic.Int64
 
 func newNamespace() string { return fmt.Sprintf("test-%d", namespaces.Add(1)) }
 
-// asNew adds a parameter that skips the grace period of an empty store.
+// asNew adds the parameter that skips the grace period if the store is empty.
 func asNew(dsn string) string {
 	separator := "?"
 	if strings.Contains(dsn, "?") {
@@ -193,8 +193,8 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
-// freeProxy reuses the proxy of a closed session if there is one. Fewer proxies
-// leave fewer idle goroutines, which some tests count.
+// freeProxy reuses the proxy of a closed session if there is one, because some
+// tests count goroutines, and each proxy has some.
 func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -216,7 +216,7 @@ func (x *line) close() {
 	x.discard()
 }
 
-// closeConn closes the connection. x.mu must be held, as for discard.
+// closeConn closes the connection. Like discard, it needs x.mu to be held.
 func (x *line) closeConn() {
 	x.cut = true
 	if x.conn != nil {
@@ -233,8 +233,8 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects to the server that has the keys. It is the dialer of the line's
-// go-redis client with the number client.
+// dial connects a go-redis client of the line to the server that has the keys.
+// The argument client is the value of x.clients at that client's creation.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -263,7 +263,7 @@ func (x *line) dial(client int, network string) net.Conn {
 
 // noConn stands in for a connection that could not be made. Its Read and Write
 // return the dial error. If the dialer itself returned the error, go-redis
-// would log it and dial on in the background, even after the session has ended.
+// would log it and redial in the background, even after the session has ended.
 type noConn struct {
 	net.Conn // for the methods that never fail
 	err      error
@@ -318,8 +318,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed returns failed, which joins the errors of several attempts. If passing
-// is true, one of these errors is temporary, so the result is temporary, too.
+// mixed makes the joined errors of several attempts temporary if at least one
+// of them is temporary, in which case passing is true.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -391,15 +391,15 @@ func (l *link) dialServer(ctx context.Context, network, addr string) (net.Conn, 
 	return secure, nil
 }
 
-// sentinels reports whether Sentinels name the master.
+// sentinels reports whether the session finds the master through Sentinels.
 func (l *link) sentinels() bool {
 	return l.settings.sentinel != nil || l.settings.dialer != nil && l.settings.addrs[0] == failoverAddr
 }
 
-// followSentinels keeps l at the master that the Sentinels name, until ctx
-// ends. After a planned fail-over, the old master still answers for seconds,
-// but its sessions have to end before the new master's grace does. If no
-// Sentinel answers, the session lasts as long as its heartbeats succeed.
+// followSentinels keeps l connected to the master that the Sentinels name,
+// until ctx ends. It is needed because the old master still answers for seconds
+// after a planned fail-over, but its sessions must end within the new master's
+// grace. While no Sentinel answers, only failing heartbeats end the session.
 func (l *link) followSentinels(ctx context.Context) {
 	probe := newLink(l.settings) // separate, so that requests of l never wait for it
 	defer probe.close()
@@ -553,9 +553,9 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow handles an error reply that says that the server does not have the
-// keys or is not the master. It returns true if the request should be repeated
-// at another server, which is safe because the request has had no effect.
+// follow handles error replies of servers that lack the keys or are not the
+// master. It returns true if the request should be repeated at another server,
+// which is safe because the request has had no effect.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()

@@ -70,7 +70,6 @@ func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	return nil
 }
 
-// configuration reads the server's settings about memory.
 func configuration(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	return client.ConfigGet(ctx, "maxmemory*").Result()
 }
