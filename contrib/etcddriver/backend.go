@@ -38,12 +38,12 @@ type backend struct {
 
 	mu      sync.Mutex
 	own     map[int64]*node // nodes returned by Create, by token
-	sent    map[int64]*node // by session.Change.Number, for Creates without an answer yet
+	sent    map[int64]*node // nodes of Creates without a reply yet, by session.Change.Number
 	numbers map[string]*numbers
 	lost    int64 // highest number whose key a late request may remove: see numbers
 }
 
-// node is a node of this session.
+// node is what a session records about one of its nodes.
 type node struct {
 	queue  string
 	number int64
@@ -273,7 +273,7 @@ func (b *backend) change(ctx context.Context, n *node, token int64, then ...clie
 }
 
 // remove deletes a node's key without checking its revision, because the check
-// would cost the server a tenth of its time for a free lock. A late request
+// would take a tenth of the server's time when locks are free. A late request
 // could therefore remove a later node with the same key: see numbers.
 func (b *backend) remove(ctx context.Context, n *node, token int64) error {
 	b.mu.Lock()

@@ -127,7 +127,7 @@ func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool
 }
 
 // checkHistory returns a finding about the store's current revision, and a
-// warning if the number of old revisions that the store keeps exceeds many.
+// warning if the store keeps more old revisions than the limit many.
 func (b *backend) checkHistory(ctx context.Context, many int64) []driver.Finding {
 	now, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 	if err != nil {

@@ -62,9 +62,9 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	return l
 }
 
-// handOver passes a lock from one contender to the next. It makes next wait,
-// and then unlocks held. It returns next's lock, and the numbers of requests
-// that the two contenders made.
+// handOver passes the lock held by one contender to the next: it lets the next
+// one wait, and then unlocks. It returns the next contender's lock, and how
+// many requests each of the two made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)

@@ -79,7 +79,7 @@ type connector struct {
 	dial    []grpc.DialOption
 	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
 
-	// Sessions do not share the fields below: dialed copies the connector.
+	// The fields below are per session, because dialed copies the connector.
 	seen  *seen
 	conns *conns
 }
@@ -178,9 +178,9 @@ func (b *backend) config(timeout time.Duration) session.Config {
 	}
 }
 
-// connectError returns the error for a failed Connect. If a server's
-// certificate was rejected, it returns that error instead of err, which may say
-// only that the connection broke.
+// connectError returns the error for a failed Connect. If a certificate was
+// rejected, that is the error of the TLS handshake, because err may say only
+// that the connection broke.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
 		if c.lacksTLS(ctx) {
@@ -337,9 +337,9 @@ func (c *connector) askAnother(ctx context.Context, request any, send func(conte
 	return ask(ctx)
 }
 
-// logIn logs in with a fresh client if err says that the authentication token is
-// no longer valid. The session's own client would send the invalid token with
-// its login. etcd 3.4 rejects this, and the client library would retry forever.
+// logIn logs in with a fresh client if err says that the authentication token
+// is no longer valid. The session's own client would send that token with its
+// login, which etcd 3.4 rejects, and the client library would retry forever.
 func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	answer, isLogin := reply.(*pb.AuthenticateResponse)
 	if !isLogin || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {

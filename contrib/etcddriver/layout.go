@@ -17,8 +17,8 @@ import (
 // The methods below build the keys that docs/contribute/other-languages.md
 // describes. A double slash ends the queue's name, which can't contain one.
 
-// layout is the version of the keys. It changes whenever clients of an earlier
-// version could misread a key. The first session in a prefix stores it.
+// layout is the version of the key format. It changes whenever clients of an
+// earlier version could misread a key. The first session in a prefix stores it.
 const layout = "1"
 
 func (s *settings) layoutKey() string             { return s.prefix + "//layout" }

@@ -17,7 +17,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// listener follows the queues in which the session waits, by etcd watches that
+// listener follows the queues in which the session waits. Their etcd watches
 // share one stream. A lost stream is never resumed: listener opens new watches,
 // and the session lists its queues again. The client library would resume the
 // watches after the last revision it received, but a server may report its
@@ -57,9 +57,9 @@ type followed struct {
 // A waiter is far behind if its predecessor has at least farBehind nodes ahead.
 // The waiter's session then watches only the waiter's own node and the
 // predecessor, because sending every change of the queue to each of n waiters
-// takes n*n messages. Events of these two watches may come in any order, so
-// they announce no release: the waiter's own node might have been removed
-// earlier. Tests change farBehind.
+// takes n*n messages. These two watches announce no release, because their
+// events come in any order, and the waiter's own node might already be gone.
+// Tests change farBehind.
 var farBehind = 16
 
 // farNodes are the keys to watch for a node that is far behind: see farBehind.
@@ -325,8 +325,8 @@ func (l *listener) touch(f *followed) {
 	f.used, f.use = driver.Now(), l.last
 }
 
-// learn adds the nodes of a list that was requested when the watches were open.
-// It replaces no known node: earlier events for its key may still arrive.
+// learn adds nodes from a list that was requested when the watches were open.
+// It keeps the nodes already known: earlier events for them may still arrive.
 func (l *listener) learn(open *followed, members []member) {
 	if open == nil {
 		return
@@ -346,8 +346,8 @@ func (l *listener) learn(open *followed, members []member) {
 }
 
 // tell reports whether Delete should announce a release: only if the session
-// follows the queue. tell marks the queue as used, so that stopUnused does not
-// drop the queue before it can remove the announcement.
+// follows the queue. tell marks the queue as used, because stopUnused would
+// otherwise miss the announcement if Delete has not written it yet.
 func (l *listener) tell(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -378,9 +378,9 @@ func (l *listener) lose() bool {
 }
 
 // check is called with the revision that a heartbeat has read. It asks the
-// stream's server for its progress, and ends the stream if that server stays
-// behind for a quarter of the session timeout, because it hangs or can't write
-// to its disk. check never blocks, so it can't delay a heartbeat.
+// stream's server for its progress, and ends the stream if the server has been
+// behind for a quarter of the session timeout: the server or its disk may hang.
+// check never blocks, so it can't delay a heartbeat.
 func (l *listener) check(newest int64) {
 	if !l.mu.TryLock() {
 		return

@@ -2,8 +2,8 @@ package etcddriver
 
 import "github.com/dlock-go/dlock/driver/session"
 
-// numbers allocates the numbers in the keys of a session's nodes in one queue.
-// Numbers are reused, because etcd lists a queue by visiting every key that the
+// numbers allocates numbers for the keys of a session's nodes in one queue.
+// They are reused, because etcd lists a queue by visiting every key that the
 // queue has had since the last compaction. If each node had a new key, every
 // lock would slow down later ones.
 //
@@ -56,7 +56,7 @@ func (b *backend) forget(token int64, n *node) {
 	}
 }
 
-// release ends a use of a node's number. backend.mu must be held.
+// release ends one use of a node's number. backend.mu must be held.
 func (b *backend) release(n *node) {
 	if n.uses--; n.uses > 0 {
 		return

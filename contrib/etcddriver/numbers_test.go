@@ -21,7 +21,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// key returns the last part of the key of a node.
+// key returns the last part of a node's key.
 func (s opened) key(t *testing.T, p driver.Place) string {
 	t.Helper()
 	s.b.mu.Lock()
@@ -219,8 +219,8 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// If the reply to a Create is lost, the driver cancels the Create by changing a
-// key. If etcd is out of space, it rejects this key.
+// If the reply to a Create was lost, its node must be removed even if etcd is
+// out of space and therefore rejects the key that cancels the Create.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)
@@ -309,7 +309,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	close(broken)
 	calls.Wait()
 	s.leavesNothing(t, "q")
-	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 1,000 Creates in groups of 127, the first few, and retries while reconnecting
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // one for every 127 Creates, some for the first few, and retries
 
 	client := pb.NewKVClient(raw(t, server).ActiveConnection())
 	for range unanswered / 2 {

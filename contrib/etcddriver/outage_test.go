@@ -174,8 +174,8 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	require.NoError(t, connectTo(t, "etcd://"+server.Addr()+"/locks").Err())
 }
 
-// Another session raises the revision of the restored store to the latest one
-// that the first session knows, so the revision does not show the restoration.
+// Another session raises the revision of the restored store to what it was
+// before, so that the first session can't notice the restoration by it.
 func TestANodeInARestoredBackupIsNotTakenForTheOwn(t *testing.T) {
 	t.Parallel()
 	server, s, lost := restored(t)
@@ -261,8 +261,8 @@ func TestALearnerAmongTheServersIsPassedOver(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// A load balancer may keep a connection open whose server has gone. Only a new
-// connection leads to another server.
+// A load balancer may keep a connection open after the server behind it has
+// gone. The session must then open a new one, which leads to another server.
 func TestASilentConnectionIsReplacedInTime(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)

@@ -17,8 +17,8 @@ import (
 
 func init() { balancer.Register(answering{}) }
 
-// answering is a gRPC balancer that does round robin but avoids unresponsive
-// servers, and learners. Plain round robin would keep sending requests to a hung
+// answering is a gRPC balancer that does round robin but avoids learners and
+// unresponsive servers. Plain round robin would keep sending requests to a hung
 // server, because the connection to it stays open.
 type answering struct{}
 
@@ -138,9 +138,9 @@ func (c *conn) Close() error {
 	return err
 }
 
-// If ctx has timed out, closeSilent closes the connections to server, or all
-// connections if server is nil, that have received nothing since the request
-// was sent. gRPC would wait for more than ten seconds before it replaced them.
+// closeSilent closes the connections that have received nothing since a request
+// was sent, provided that ctx has timed out. If server is not nil, it closes
+// only those to this server. gRPC would take over ten seconds to replace them.
 func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return

@@ -50,8 +50,8 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is the reply of a follower with a hung disk whose own time limit
-// expires just before the client's.
+// errOutOfTime is the reply of a follower whose disk hangs, and whose own time
+// limit expires just before the client's.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {

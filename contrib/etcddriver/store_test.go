@@ -87,8 +87,8 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	return NewConnector(client, Options{SessionTimeout: time.Second, Prefix: s.prefix})
 }
 
-// freeLink reuses the proxy of a closed session if there is one. Fewer proxies
-// leave fewer idle goroutines, which some tests count.
+// freeLink reuses the proxy of a closed session if there is one, because some
+// tests count goroutines, and each proxy has some.
 func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ type certificateError struct{ error }
 func (e certificateError) Unwrap() error { return e.error }
 
 // renewed reads the certificate files for each connection. If a server name is
-// configured, it verifies the certificates of all servers against that name.
-// The client library would ignore tls.Config.ServerName and use each host.
+// configured, it verifies the certificates of all servers against that name,
+// whereas the client library would verify each against its server's host.
 type renewed struct {
 	credentials.TransportCredentials
 	settings *settings

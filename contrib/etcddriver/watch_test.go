@@ -39,9 +39,9 @@ func (l *listener) currentStream() pb.Watch_WatchClient {
 }
 
 // The session must replace a watch stream whose server hangs, even while other
-// servers still answer requests. A follower whose disk hangs applies no changes.
-// It still answers progress requests, but the old revision in its replies gives
-// it away.
+// servers still answer requests. If only a follower's disk hangs, it applies no
+// changes but still answers progress requests. The session must then notice the
+// old revision in its replies.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*watchStreams){"hangs": (*watchStreams).silence, "disk hangs": (*watchStreams).hang} {
@@ -89,8 +89,8 @@ func (s opened) handles(t *testing.T, n driver.Joined, list []member, name strin
 	})
 }
 
-// A list may show a node before the event arrives that removes the previous
-// node with the same key.
+// When a list shows a node, the event for the removal of the previous node with
+// the same key may not have arrived yet.
 func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -144,7 +144,7 @@ func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
 }
 
 // While there was no stream, the waiter's own node may have been removed, so a
-// release seen after that proves nothing.
+// release seen afterwards does not show that it is the waiter's turn.
 func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 	s, link := linked(t)
 	first, _, w := pair(t, s, "q")
@@ -253,8 +253,8 @@ func waitFarBehind(t *testing.T, n int) {
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line opens two sessions, holder and waiter. holder creates the four nodes
-// ahead, and waiter creates last, which waits behind them. l is waiter's link.
+// line opens a session holder with four nodes ahead in a queue, and a session
+// waiter with the node last, which waits behind them. l is the link of waiter.
 func line(t *testing.T) (holder opened, ahead []driver.Joined, waiter opened, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
