@@ -62,8 +62,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// The holder's user has all privileges, and so may write even to a read-only
-// server.
+// The old primary still accepts the holder's writes although it is read-only,
+// because the holder's user has all privileges.
 func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	primary := mysqltest.Start(t, replicated)

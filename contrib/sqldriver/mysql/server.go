@@ -39,7 +39,7 @@ func (s *store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// settings returns the values of variables, in upper case, by lower-case name.
+// settings reads the variables, with lower-case names and upper-case values.
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	settings := make(map[string]string)
 	err := s.use(ctx, func(conn *sql.Conn) error {

@@ -122,8 +122,8 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// endlessConn withholds, once armed is set, the packet that ends the reply to
-// the next call of dlock_look.
+// endlessConn withholds the last packet of one reply: that to the first call of
+// dlock_look after armed was set.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool

@@ -217,7 +217,7 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 
 // createTables creates the tables and procedures. MySQL commits each statement
 // separately, so the last one records that all have succeeded. Several sessions
-// may run them concurrently.
+// may do this concurrently.
 func (s *store) createTables(ctx context.Context) error {
 	db, err := s.DB()
 	if err != nil {
