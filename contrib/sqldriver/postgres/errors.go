@@ -75,8 +75,8 @@ type told struct {
 func (t told) Error() string { return t.text }
 func (t told) Unwrap() error { return t.error }
 
-// refusal matches the line of an error text that says that the server refused
-// TLS, if more lines follow because pgx has also tried without TLS.
+// refusal matches the line of an error text about the server's refusal of TLS,
+// if more lines follow because pgx has also tried without TLS.
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
 // unchanged lists the errors after which a statement has surely changed

@@ -103,7 +103,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 }
 
 // A search for dead sessions must end a session even if the search first has to
-// wait for a lock on the session's queue. On a slow machine it may time out.
+// wait for a lock on the session's queue. The test repeats a search that times
+// out, as may happen on a slow machine.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.Exec(t, "SELECT dlock.end_session('B7')")

@@ -158,7 +158,7 @@ func isolatePrimary(t *testing.T, cancelled bool) {
 	l := newLoss(t, pgtest.Start(t))
 	standby := l.server.Standby(t)
 	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby nevertheless
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby even if commits do not
 	l.server.SQL(t, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"

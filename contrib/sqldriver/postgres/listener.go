@@ -80,9 +80,9 @@ func (l *listener) listen(ctx context.Context, queue string) {
 	}
 }
 
-// want makes run subscribe to a channel and then notify the caller through
-// listening. It returns false if run will not do so, because the session is
-// closed or there is no connection.
+// want asks the method run to subscribe to a NOTIFY channel and to confirm that
+// through listening. It returns false if that will not happen, because the
+// session is closed or there is no connection.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +132,8 @@ func (l *listener) run() {
 	}
 }
 
-// do calls run with the connection. run must return when ctx ends. do returns
-// errNotRun if there is no connection or another call uses it.
+// do passes the connection to the function run, which must return when ctx
+// ends. Without a free connection, do does not call run and returns errNotRun.
 func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
 	j := &job{run: run, done: make(chan error, 1)}
 	l.mu.Lock()

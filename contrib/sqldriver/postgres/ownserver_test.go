@@ -40,7 +40,7 @@ func TestOurServer(t *testing.T) {
 	})
 }
 
-// The page conformance.md shows the code of TestOurServer.
+// This test runs TestOurServer, which the page conformance.md shows.
 func TestTheKitRunsOnTheServerOfAUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	kit := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOurServer$/^rule02$", "-test.v")

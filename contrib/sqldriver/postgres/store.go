@@ -108,7 +108,7 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 	return s.answer(ctx, func() error { return s.send(ctx, text, args, row) })
 }
 
-// answer calls request. It turns success into an error if any commit of the
+// answer makes a request. It turns success into an error if any commit of the
 // session went unconfirmed meanwhile, because that may be the request's commit.
 func (s *store) answer(ctx context.Context, request func() error) error {
 	before := s.unconfirmed.Load()
