@@ -84,7 +84,7 @@ func TestAStepBackLosesNoLock(t *testing.T) {
 	require.Equal(t, []driver.Node{behind.Node}, list)
 }
 
-// Only the deadline ends a stopped holder's session, whose file stays locked.
+// A stopped holder's file stays locked, so only the deadline ends its session.
 func TestAfterAStepBackAStoppedHolderLosesItsLockInTime(t *testing.T) {
 	if boot, _ := bootClock(time.Now()); boot == "" && runtime.GOOS != "linux" {
 		t.Skip("this system has no clock that cannot be set")

@@ -266,9 +266,9 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before is called before each statement and injects the wire's faults. A cut
-// wire does not interrupt a transaction or the cleanup after it, because an
-// open transaction would block other sessions.
+// before injects the wire's faults ahead of each statement. While the wire is
+// cut, an open transaction and the cleanup after it can still finish, because
+// the transaction would otherwise block other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

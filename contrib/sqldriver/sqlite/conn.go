@@ -30,7 +30,7 @@ type database struct {
 	conn     *sql.Conn // nil if there is no connection
 	stmts    map[string]*sql.Stmt
 	connects int64                  // number of connections opened so far
-	side     map[string]fs.FileInfo // the sideFiles of this connection
+	side     map[string]fs.FileInfo // what sideFiles returned for this connection
 }
 
 // fileURI returns the URI for a path, which may contain any characters.
@@ -44,8 +44,8 @@ func fileURI(path string) string {
 
 type rows interface{ Scan(dest ...any) error }
 
-// use calls f with exclusive use of the connection, reconnecting if it broke.
-// ctx bounds the wait for other calls.
+// use calls f while no other call uses the connection. It reconnects first if
+// the connection broke. ctx bounds the wait for other calls.
 func (d *database) use(ctx context.Context, f func() error) error {
 	select {
 	case d.inUse <- struct{}{}:

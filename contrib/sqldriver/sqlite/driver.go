@@ -62,7 +62,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 }
 
 // absolute makes path absolute, as the working directory may change. It keeps
-// .. because after a symbolic link .. is the parent of the link's target.
+// "..", because after a symbolic link that is the parent of the link's target.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):

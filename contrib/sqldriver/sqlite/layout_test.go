@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// These statements are copied from the pages that documentation returns.
+// These statements are copied from the documentation.
 const (
 	showQueue = `SELECT seq, name, session FROM dlock_node WHERE queue = 'stock/42' ORDER BY seq`
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`

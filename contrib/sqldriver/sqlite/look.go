@@ -24,8 +24,8 @@ const (
 	forgetAfter = time.Second
 )
 
-// head lists the other sessions that own one of a queue's first nodes. Their
-// processes are probed, because they may have died.
+// head lists the other sessions that own one of a queue's first nodes. Polls
+// check now and then whether the processes of these sessions are still alive.
 type head struct {
 	sessions []string
 	asked    time.Time // time of the last poll of the queue
@@ -95,7 +95,7 @@ func (m *member) Look(ctx context.Context, ask []session.Query) (found []session
 	return found, explain(err)
 }
 
-// look reads the queues that have changed. suspects are the sessions to probe.
+// look reads queues that have changed. suspects are sessions that may be dead.
 func (m *member) look(ctx context.Context, ask []session.Query) (found []session.Snapshot, suspects []string, err error) {
 	if slices.ContainsFunc(ask, func(q session.Query) bool { return q.Known != 0 }) {
 		if err := m.countChanges(ctx); err != nil {

@@ -75,7 +75,7 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 //
 // If no other session is alive, first is true and the lock is exclusive. Other
 // sessions then block in attend until this one calls share. If first is false,
-// at least one session was alive at any time since first was last true. So
+// at least one session has been alive ever since attend last returned true, so
 // there was no power cut in that time, and no commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	how, err := p.lockAlive(ctx, syscall.LOCK_EX, syscall.LOCK_SH)
@@ -104,7 +104,7 @@ func (p *presence) lockAlive(ctx context.Context, ways ...int) (how int, err err
 }
 
 // dead reports whether the process of another session has died. It returns
-// false if the session's file is missing, because that proves nothing.
+// false if the session's file is missing, as an operator may have removed it.
 func (p *presence) dead(id string) bool {
 	if !plainName(id) {
 		return false

@@ -33,10 +33,10 @@ type member struct {
 	host     session.Host
 
 	// The fields below are guarded by db.inUse.
-	version [2]int64 // connection number and data_version, from before changes was read
+	version [2]int64 // connection number and data_version, read just ahead of changes
 	changes int64    // counter of node changes in the database
 	heads   map[string]head
-	probed  time.Time // when the heads were last probed
+	probed  time.Time // when the processes of heads were last checked
 }
 
 var (
@@ -313,7 +313,7 @@ func (m *member) change(ctx context.Context, c session.Change) (r session.Result
 }
 
 // changeNode makes the change. It sets name to the node's previous name or, if
-// an operator removes the node, owner to the session that owned it.
+// an operator removes the node, sets owner to the session that owned it.
 func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *string) (err error) {
 	var found bool
 	switch c.Kind {

@@ -10,8 +10,8 @@ import (
 // might find the file locked until its session times out.
 //
 // Each channel has room for one transaction and serves senders in order. All
-// transactions enter inner, and ordinary ones hold outer meanwhile. A heartbeat
-// therefore waits for at most one ordinary transaction.
+// transactions enter inner. Ordinary ones enter outer first and leave it last,
+// so that a heartbeat waits for at most one of them.
 type writers struct{ outer, inner chan struct{} }
 
 // urgency distinguishes heartbeats from other transactions.
@@ -64,7 +64,7 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take sends on place once that channel has room. leave makes room again.
+// take sends on the channel place once it has room. leave makes room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
