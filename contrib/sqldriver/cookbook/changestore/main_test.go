@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
-// stores creates an old and a new store. start returns the clients of a program
-// at the given step of the change.
+// stores creates an old and a new store. The function start returns the clients
+// of a program at the given step of the change.
 func stores(t *testing.T) (start func(step int) clients) {
 	server := pgtest.Shared(t)
 	oldDSN, newDSN := filepath.Join(t.TempDir(), "locks.db"), server.DSN("schema="+server.Schema())
