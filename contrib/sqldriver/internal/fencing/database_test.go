@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// database is a database with the tables dlock_fence and account, at one isolation
-// level.
+// database is a database with the tables dlock_fence and account, used at one
+// isolation level.
 type database struct {
 	*sql.DB
 	name  string // database and isolation level, for subtests
@@ -145,7 +145,7 @@ func (db database) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// in runs f in a transaction, and repeats the transaction as long as the
+// in calls f in a transaction, and repeats the transaction as long as the
 // database asks for a retry.
 func (db database) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 	for {

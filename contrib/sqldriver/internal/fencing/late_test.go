@@ -67,8 +67,8 @@ func (db database) secondWrite(t *testing.T) string {
 	return outcome(t, db.write(t, oldToken))
 }
 
-// On every database, an old holder's late write is refused, and a holder's second
-// write accepted.
+// On every database, an old holder's late write must be refused, and a holder's
+// second write must be accepted.
 func lateAndSecondWrite(t *testing.T, db database) {
 	late := map[string]string{
 		"PostgreSQL, Read Committed":  stale,

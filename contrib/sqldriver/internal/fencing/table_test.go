@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// note is a text in a table, to which fencetest writes.
+// note is a text in the table note. The tests of fencetest write it.
 type note struct{ database }
 
 func (n note) Write(ctx context.Context, token int64, value string, pause func()) error {
@@ -115,8 +115,8 @@ func lockingRead(t *testing.T, db database) {
 	}
 }
 
-// ineffective lists, by database, statements after which an UPDATE of the
-// table, written %, succeeds but stores no token.
+// ineffective lists, by database, statements that make an UPDATE of the table
+// (written as %) succeed without storing the new token.
 var ineffective = map[string][]string{
 	"PostgreSQL": {
 		`CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

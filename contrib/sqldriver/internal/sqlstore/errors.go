@@ -21,7 +21,7 @@ var (
 	errStale = errors.New("the change came too late") // see [Generation]
 )
 
-// StatusError returns the error for a status from a function in the database.
+// StatusError converts the status returned by a database function to an error.
 func StatusError(status string) error {
 	switch status {
 	case "ok":
@@ -40,8 +40,8 @@ func StatusError(status string) error {
 	return fmt.Errorf("unknown status %q: is the schema of another version?", status)
 }
 
-// IfKnown returns err or, if a statement succeeded but did not find the
-// session, [ErrUnknownSession].
+// IfKnown returns err. If err is nil but the statement did not find the
+// session, it returns [ErrUnknownSession].
 func IfKnown(known bool, err error) error {
 	if err == nil && !known {
 		return ErrUnknownSession

@@ -100,9 +100,9 @@ func (e *BusyError) Error() string { return e.text }
 
 func (e *BusyError) Unwrap() []error { return e.matches }
 
-// Busy returns a [BusyError] if err says that a context ended and all
-// connections of the program's *sql.DB are in use, or that the program has closed
-// it. It returns any other err unchanged.
+// Busy returns a [BusyError] if the program has closed its *sql.DB, or if a
+// context has ended and all connections of the *sql.DB are in use. Otherwise it
+// returns err unchanged.
 func (p *Pool) Busy(err error) error {
 	if err != nil && p.shared != nil && err.Error() == "sql: database is closed" {
 		return &BusyError{"the program has closed the *sql.DB", []error{err}}
@@ -152,9 +152,9 @@ func (p *Pool) Admit(ctx context.Context) error {
 // Start implements [session.Starter].
 func (p *Pool) Start(h session.Host) { p.Host = h }
 
-// Known returns the error of a request; known says whether the request found
-// the session. A session that only observes is never in the database, and the
-// tables may be missing then.
+// Known returns the error of a request, or [ErrUnknownSession] if the request
+// did not find the session (known is false). A session that only observes needs
+// no row and no tables in the database, so Known ignores what is missing then.
 func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 	switch {
 	case !p.Observing:

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Store is the store of a driver that uses this package.
+// Store is what a driver implements to use this package.
 type Store interface {
 	session.Store
 	session.Expirer
@@ -33,8 +33,8 @@ type Store interface {
 	Observes() bool
 }
 
-// Connect opens st and begins a session that sends its requests through via,
-// which is st itself except in tests. It closes st if it fails.
+// Connect opens st and begins a session. The session's requests go through via,
+// which is st itself except in tests. If Connect fails, it closes st.
 func Connect(ctx context.Context, st Store, via session.Store, c session.Config) (*session.Session, error) {
 	c.Requests, c.Busy = st.Slots()
 	err := st.Open(ctx)
@@ -57,9 +57,9 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 	return s, err
 }
 
-// Limit returns the time limit for requests that package session does not
-// limit, and for their waits in the server (see lockWaits of package mysql).
-// Package session uses the same limit.
+// Limit returns the time limit for a request. Package session sets the same
+// limit for most requests. The drivers set it for the others, and for waits in
+// the server (see lockWaits of package mysql).
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
 // ConnectLimit returns the timeout for opening a connection. database/sql opens

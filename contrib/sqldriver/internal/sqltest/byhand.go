@@ -15,9 +15,9 @@ import (
 
 // ByHand checks that sessions notice statements that somebody runs by hand,
 // although their timeout of an hour makes heartbeats rare. The function store
-// makes an empty store, and exec runs a statement in it. The statements in
-// ending end the session ID, those in deleting delete all nodes, and those in
-// taking remove what a heartbeat needs.
+// returns an empty store, and a function that runs a statement in it. The
+// statements of ending end the session named ID, those of deleting delete all
+// nodes, and those of taking remove what a heartbeat needs.
 func ByHand(t *testing.T, store func(t *testing.T) (c driver.Connector, exec func(string)), ending, deleting, taking []string) {
 	for _, text := range slices.Concat(ending, deleting, taking) {
 		t.Run(text, func(t *testing.T) {

@@ -18,8 +18,8 @@ type Refusal struct {
 	Secrets     []string // texts that the error must not contain
 }
 
-// Refused checks that [testenv.Connect] fails with the error described by want, and
-// returns that error.
+// Refused checks that [testenv.Connect] fails as described by want, and returns
+// the error.
 func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	t.Helper()
 	_, err := testenv.Connect(t, d, dsn)
@@ -27,8 +27,8 @@ func Refused(t testing.TB, d driver.Driver, dsn string, want Refusal) error {
 	return err
 }
 
-// Refusals returns [Refused] for the two kinds of errors: permanent ones, and
-// temporary ones.
+// Refusals returns two variants of [Refused]: one that expects a permanent
+// error, and one that expects a temporary error.
 func Refusals(d driver.Driver, secrets ...string) (refused, unavailable func(t testing.TB, dsn string, texts ...string) error) {
 	of := func(temporary bool) func(testing.TB, string, ...string) error {
 		return func(t testing.TB, dsn string, texts ...string) error {

@@ -28,8 +28,8 @@ type Loss struct {
 	Cut    func() // disconnects the holder from the server
 }
 
-// NewLoss begins a session, so that a replica has a session. Without any, the
-// promoted replica would look like a new store.
+// NewLoss begins a session, so that replicas made later have a session, too. A
+// replica without any would look like a new store once it is promoted.
 func NewLoss(t *testing.T, driver, server string, dsn func(addr string) string) *Loss {
 	t.Helper()
 	proxy := testenv.NewProxy(t, server, nil)
@@ -45,8 +45,8 @@ func (l *Loss) Hold() {
 }
 
 // GrantsLater checks that a contender with a new client gets the lock only
-// after the holder knows that it has lost it. The contender's data source name
-// is used without empty_is_new, because this parameter could skip the grace.
+// after the holder has noticed its loss. It removes empty_is_new from the
+// contender's data source name, because this parameter could skip the grace.
 func (l *Loss) GrantsLater(dsn string) *dlock.Lock {
 	l.Helper()
 	if l.Holder.Err() != nil {

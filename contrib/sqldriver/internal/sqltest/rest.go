@@ -12,9 +12,9 @@ import (
 )
 
 // ConnectionsAtRest checks that clients that hold a lock or wait for it soon
-// need only one connection each, even after a burst of calls. The clients need
-// a session timeout of a few seconds. open returns a new client, and count the
-// number of connections that all clients have to the server.
+// need only one connection each, even after a burst of calls. The function open
+// returns a new client, with a session timeout of a few seconds. The function
+// count returns how many connections all clients have to the server.
 func ConnectionsAtRest(t *testing.T, open func() *dlock.Client, count func() int) {
 	const clients = 6
 	ctx, cancel := context.WithCancel(t.Context())

@@ -57,9 +57,9 @@ func (s *Silence) protocol() (requests, replies testenv.FrameReader) {
 	}, testenv.ReadBytes
 }
 
-// Begin makes the next connection that sends the first text fall silent, so
-// that this text and all that follows is lost. It then does the same for each
-// further text. Other connections keep working.
+// Begin makes a connection fall silent when it sends the first of the texts:
+// that text and all that follows on the connection are lost. After that, the
+// connection that sends the second text falls silent, and so on.
 func (s *Silence) Begin(texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +105,9 @@ func (s *Silence) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 type Connecting func(t *testing.T) (driver.Session, *Silence)
 
 // SilentConnection checks that requests on a connection that falls silent
-// return, even without a deadline. sent returns a name as encoded in a request.
-// dead adds an expired session, with a node in the queue "queue", to the
-// database of the given session.
+// return, even without a deadline. The function sent encodes a name as in a
+// request. The function dead adds an expired session, with a node in the queue
+// "queue", to the database of the given session.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
 	silentBackground(t, connect, sent, dead)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -247,8 +247,8 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 // Dial opens a network connection to a server.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// SilentServer checks that Connect names the address of a server that accepts
-// the connection but sends nothing. connect must connect to addr by dial.
+// SilentServer checks that the error of Connect names a server that accepts the
+// connection but sends nothing. The function connect must reach addr by dial.
 func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
 	t.Helper()
 	server, err := testenv.Listen()
@@ -267,7 +267,7 @@ func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, d
 	}))
 }
 
-// waitingConn calls waits when the client starts waiting for a reply.
+// waitingConn calls the function waits when the client starts to read a reply.
 type waitingConn struct {
 	net.Conn
 	waits func()

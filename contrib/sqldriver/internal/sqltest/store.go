@@ -103,14 +103,14 @@ type ByHandTexts struct {
 	PutNode     string   // takes the queue, the name, and the data
 }
 
-// Conformance returns the configuration of the kit for connectors that are, or
-// embed, a [Store].
+// Conformance returns the [dlocktest.Config] for connectors that are a [Store]
+// or embed one.
 func Conformance(newStore func(t *testing.T) driver.Connector, timeout time.Duration, texts ByHandTexts) dlocktest.Config {
 	of := func(c driver.Connector) *Store { return c.(interface{ itself() *Store }).itself() }
 	c := dlocktest.Config{
 		New: newStore,
-		// Any store will do, because 18 digits last for all the nodes that all
-		// queues together can have.
+		// No store is near a roll-over, because the counter that all queues
+		// share has 18 digits.
 		NewNearRollOver: newStore,
 		SessionTimeout:  timeout,
 		Timeout:         plant.CaseTimeout(),
