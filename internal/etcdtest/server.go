@@ -112,7 +112,7 @@ func (s *Server) Learner(t testing.TB) *Server {
 }
 
 // Shared returns a server that all tests of a test binary share. Tests must use
-// separate prefixes (see [Server.Prefix]), must not stop the server, and must not
+// separate prefixes (see [Server.Prefix]), and must neither stop the server nor
 // read its metrics while other tests run.
 func Shared(t testing.TB) *Server {
 	t.Helper()

@@ -26,7 +26,7 @@ var mariadb = testenv.Store{
 		return testenv.OnPath(program("mariadb-install-db"), program("mariadbd"), program("mariadb"))
 	},
 	Ports: 2,
-	Apart: time.Second, // the driver recognizes a restart only if it is in another second
+	Apart: time.Second, // the driver recognizes a restart only if it happens in another second
 }
 
 // See the methods of [testenv.Store].

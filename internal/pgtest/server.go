@@ -38,8 +38,8 @@ var (
 )
 
 // program returns the path of a PostgreSQL program. Debian installs the
-// server's programs outside the PATH. DLOCK_TEST_POSTGRES_BIN may name a directory
-// with those of another version.
+// server's programs outside the PATH. DLOCK_TEST_POSTGRES_BIN may name a
+// directory with the programs of another version.
 func program(name string) string {
 	other := filepath.Join(os.Getenv("DLOCK_TEST_POSTGRES_BIN"), name)
 	if _, err := os.Stat(other); err == nil && filepath.IsAbs(other) {
@@ -134,7 +134,7 @@ func configure(opts []Option) testenv.Configure {
 		for _, line := range config {
 			command = append(command, "-c", line)
 		}
-		return command, func() bool { // the lines of this file are the process ID, ..., the state
+		return command, func() bool { // line 1 of this file is the process ID, and line 8 the state
 			text, err := os.ReadFile(s.File("data/postmaster.pid"))
 			lines := strings.Split(string(text), "\n")
 			return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(s.Pid()) && strings.TrimSpace(lines[7]) == "ready"

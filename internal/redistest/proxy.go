@@ -88,7 +88,7 @@ type subscription struct {
 }
 
 // protocol returns frame readers for a new connection. They match replies to
-// requests by numbering both, because Redis replies in order.
+// requests by their numbers, because Redis replies in order.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu

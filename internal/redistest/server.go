@@ -121,7 +121,7 @@ func (s *Server) SecureAddr() string { return testenv.Loopback(s.Port(1)) }
 // Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return s.File("redis.sock") }
 
-// Shared returns a server that all tests of a test binary share. The server stores
+// Shared returns a server that all tests of a test binary share. It stores
 // nothing on disk. Tests must use separate keys and must not stop the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
