@@ -44,8 +44,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds reports whether try shows that the driver has an ability. It repeats
-// try if a session was lost. It takes any other failure for a missing ability,
+// succeeds runs try, which reports whether the driver has an ability. If a
+// session was lost, it runs try again. Any other failure counts as false,
 // because the test cases report failures themselves.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
@@ -77,9 +77,9 @@ var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) er
 	},
 }
 
-// trials maps each ability that is no method of driver.Inspector to a function
-// that tests it with two sessions. The function tries several times if drivers may
-// use the ability only sometimes.
+// trials has a function for each ability that is no method of driver.Inspector.
+// It reports whether two sessions have the ability. If drivers may use the
+// ability only sometimes, the function tries several times.
 var trials = map[need]func(c *check, a, b session) bool{
 	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)
@@ -98,7 +98,7 @@ var trials = map[need]func(c *check, a, b session) bool{
 	},
 	needReleased: func(c *check, a, b session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // on a slow machine, the watch may report the removal before the release
+		for range 20 { // try again if, on a slow machine, the watch saw only that the node was gone
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -121,15 +121,15 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // the cases report other failures
+			if c.lost == nil { // only a lost session is worth another try; the cases report other failures
 				break
 			}
 		}
 	}
 }
 
-// operatorTrials maps each Config hook that acts as an operator to a function
-// that calls the hook and fails if the queue does not change.
+// operatorTrials has a test of each Config hook that acts as an operator, which
+// calls the hook and fails if the queue does not change.
 var operatorTrials = map[need]func(c *check){
 	needRemoveNode:  removes("RemoveNode", func(c *check, p driver.Place) { c.removeNode(probeQueue, p.Name) }),
 	needRemoveQueue: removes("RemoveQueue", func(c *check, _ driver.Place) { c.removeQueue(probeQueue) }),

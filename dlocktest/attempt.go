@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// How often a case may run. It is retried after a failure only if a session
-// ended that the case did not end itself, as happens on a busy machine. A
-// driver that loses sessions by mistake fails every attempt.
+// How many times a case may run. A case that failed runs again only if a
+// session ended that the case did not end itself, as happens on a busy machine.
+// A driver that loses sessions by mistake fails every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12 // used if the machine was busy during the latest attempt

@@ -33,9 +33,9 @@ const (
 	needLossy
 )
 
-// needNames are the names of all requirements: of abilities first, so that a
-// case that lacks both an ability and a hook is reported as not applicable
-// rather than as not checked, and then of the hooks of Config.
+// needNames are the names of all requirements: first the abilities, then the
+// hooks of Config. If a case lacks one of each, the first is reported: not
+// applicable, rather than not checked.
 var needNames = [...]string{
 	"Read", "Walk", "Remove", "SetValue", string(AbilityAhead), string(AbilityArmed), string(AbilityReleased), string(AbilityCheck),
 	"Drop", "CutOff", "Reset", "SilenceNotices", "LoseRequest", "LoseReply", "HoldRequest", "DelayReplies", "Pause",

@@ -44,8 +44,8 @@ func pair(run func(c *check, a, b session)) func(*check) {
 	return func(c *check) { run(c, c.session(), c.session()) }
 }
 
-// waiters is like pair, but both sessions have already waited in the queue q. A
-// driver may send Released only for releases by sessions that have.
+// waiters is like pair, but both sessions have waited in the queue q before.
+// Only for releases by such sessions must a driver send Released.
 func waiters(run func(c *check, a, b session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.waitOnce(a, b, "q")
@@ -55,7 +55,7 @@ func waiters(run func(c *check, a, b session)) func(*check) {
 }
 
 // waits reports whether the case spends its time waiting for session timeouts,
-// as cases that end sessions do, rather than sending many requests.
+// as cases that end sessions do. Other cases send many requests.
 func (k testCase) waits() bool {
 	return k.idle || k.needs&(needDrop|needCutOff|needDelayReplies|needPause) != 0
 }
@@ -164,7 +164,7 @@ func (c *check) exitIfAbandoned() {
 	}
 }
 
-// hookFailed records that a Config hook failed. Only the first failure counts.
+// hookFailed records that a Config hook failed. Only the first hook is kept.
 func (c *check) hookFailed(hook string) {
 	c.note(func() { c.hook = cmp.Or(c.hook, hook) })
 }

@@ -75,9 +75,9 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// giveUp calls Lock and RLock n times. In every second call, ctx ends while the
-// call waits for the lock. In the others it ends while the call creates its
-// node, which usually takes the given time.
+// giveUp calls Lock or RLock n times with a context that ends too early: in
+// every second call while it waits for the lock, and in the others while it
+// creates its node, which takes about as long as the parameter usual says.
 func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
 	m := cl.RWMutex(lockName)
 	for i := range n {

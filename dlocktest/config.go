@@ -55,11 +55,11 @@ type Config struct {
 	// Complete makes every hook below required, except NewLossy.
 	Complete bool
 
-	// Repeats says that a Create whose request or reply was lost may succeed,
-	// because the driver sends the request again or finds its node. Without
-	// Repeats, Run reports LoseRequest, LoseReply or HoldRequest as having no
-	// effect if no such Create fails. With Repeats, Run cannot tell such a
-	// driver from a hook that does nothing.
+	// Repeats says that Create may succeed although its request or reply was
+	// lost, because the driver sends the request again or finds its node. If
+	// Repeats is false and no such Create fails, Run reports that the hook
+	// LoseRequest, LoseReply or HoldRequest has no effect. If it is true, Run
+	// cannot tell whether these hooks do anything.
 	Repeats bool
 
 	// Abilities lists the abilities that sessions must have. Run fails if one
@@ -68,7 +68,7 @@ type Config struct {
 
 	// Drop makes the store end the session now, as it would after the session
 	// timeout, and returns when that is done. It should not notify the
-	// session's process, which may therefore go on for a while.
+	// session's process, which may go on using the session for a while.
 	Drop func(t *testing.T, s driver.Session)
 
 	// CutOff cuts the session off from the store in both directions: no request
@@ -185,7 +185,7 @@ const (
 	// AbilityReleased says that watches send driver.Released, at least if the
 	// session that releases the lock has itself waited in the queue before.
 	AbilityReleased Ability = "Released"
-	// AbilityCheck says that the connectors are each a driver.Checker.
+	// AbilityCheck says that the connectors implement driver.Checker.
 	AbilityCheck Ability = "Check"
 )
 

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// brokenDrivers is the file that lists the broken drivers, called sabotages, by
-// rule, each with the cases that catch it.
+// brokenDrivers is a file that lists, for each rule, the drivers that break it
+// on purpose, called sabotages, each with the cases that catch it.
 const brokenDrivers = "testdata/broken-drivers.txt"
 
-// tries is how often a listed case may run before the test reports that the
-// case does not catch the broken driver. Some cases depend on timing.
+// tries is how many times a listed case may run until it catches the broken
+// driver. Some cases depend on timing.
 const tries = 5
 
 // TestEverySabotageIsSeen runs the kit on each broken driver, with the cases
@@ -29,7 +29,7 @@ func TestEverySabotageIsSeen(t *testing.T) {
 	if want := lists(cases); listed != want {
 		t.Errorf("%s should be:\n%s", brokenDrivers, want)
 	}
-	// Many children at a time, because they mostly wait for session timeouts.
+	// Run many child processes at once: they mostly wait for session timeouts.
 	slots, outs := make(chan struct{}, 16), make(map[string]chan string)
 	each(func(r rule, s sabotage) {
 		out := make(chan string, 1)
@@ -125,8 +125,8 @@ func parseLists(listed string) map[string][]string {
 	return cases
 }
 
-// TestThePageNamesSabotages checks that the table of conformance.md has every
-// rule, in order, and that each mistake in it is a sabotage of that rule.
+// TestThePageNamesSabotages checks that the table of conformance.md has a row
+// for each rule, in order, with sabotages of that rule.
 func TestThePageNamesSabotages(t *testing.T) {
 	rows := regexp.MustCompile(`(?m)^\| ([a-z].*) \| (.*) \|$`).FindAllStringSubmatch(read(t, "../docs/contribute/conformance.md"), -1)
 	if len(rows) != len(rules) {

@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call that may fail because its request or reply
-// may have been lost, and reports whether the call failed. An error that is not
-// allowed fails the case.
+// mayFail checks the error of a call whose request or reply may have been lost,
+// and reports whether the call failed. The case fails if such a loss does not
+// explain the error.
 func (c *check) mayFail(what string, s session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -91,7 +91,7 @@ func eventuallyHoldsOr(c *check, s session, queue, after string, want []driver.N
 }
 
 // goneWithQueue removes the queue q, and waits until the session has seen that
-// its nodes are gone.
+// the nodes of q are gone.
 func (c *check) goneWithQueue(s session, places ...driver.Place) {
 	var watches []driver.Watch
 	for _, p := range places {
@@ -121,8 +121,8 @@ func createTime(c *check, s session) time.Duration {
 }
 
 // soonEnded returns a context that ends shortly before, during or after a call
-// whose typical duration is usual. Depending on i, it ends by a deadline, or is
-// canceled after a random delay, while the call begins, or before it.
+// of the given usual duration. Depending on i, it has a deadline, is canceled
+// after a random delay or when the call begins, or has already ended.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -144,17 +144,17 @@ func (c *check) shortly() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, c.config.sessionTimeout()/8)
 }
 
-// wantGivenUp checks the error of a call whose ctx has ended. ErrGone is
-// allowed, too.
+// wantGivenUp is like mayFail for a call whose ctx has ended, but also allows
+// ErrGone.
 func (c *check) wantGivenUp(what string, s session, ctx context.Context, err error) {
 	if !errors.Is(err, driver.ErrGone) {
 		c.mayFail(what, s, ctx, err)
 	}
 }
 
-// lateCalls starts every kind of call in a session that is cut off, then calls
-// end, which must make the calls return. It returns the names of the calls
-// still running after grace.
+// lateCalls starts every kind of call in a session that is cut off. Then it
+// calls the function end, which must make the calls return. It returns the
+// names of the calls still running after grace.
 func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := c.calls(ctx, s, "q", p)
@@ -179,9 +179,9 @@ func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace t
 	return nil
 }
 
-// inEveryTry calls find up to four times and returns the names that every call
-// has found. On a slow machine, a correct driver may be late sometimes but not
-// always.
+// inEveryTry calls the function find up to four times, and returns the names
+// that it found each time. On a slow machine, a correct driver may be late
+// sometimes but not always.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

@@ -19,8 +19,8 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session is correct until a plant adds handlers for methods, or
-// replaces some of the functions below.
+// A faulty session behaves correctly until a plant adds handlers for methods,
+// or replaces some of the functions below.
 type faulty struct {
 	base
 	store    *memdriver.Store
@@ -43,7 +43,7 @@ type faulty struct {
 	paused    func(d time.Duration)                      // the session's process was paused
 	losing    func(grace *time.Duration) (survives bool) // the store is about to lose its data
 	restored  func()                                     // the store has lost its data
-	// lose loses a request or a reply. If it returns false, the store loses it.
+	// lose loses a request or a reply; if it returns false, the store loses it.
 	lose func(op faults.Op, committed bool) (done bool)
 	// hold delays a request. If hold is nil, the store delays it.
 	hold func() (arrive func())
@@ -114,7 +114,7 @@ func (s *faulty) on(op faults.Op, h handler) {
 
 func on(op faults.Op, h handler) plant { return func(s *faulty) { s.on(op, h) } }
 
-// after returns a plant that applies change to the results of each request.
+// after returns a plant that changes the results of each successful request.
 func after(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.after(op, change) }
 }
@@ -139,8 +139,8 @@ func (s *faulty) before(op faults.Op, change func(r *request)) {
 	})
 }
 
-// refuses returns a plant that fails some requests for op with err, without
-// carrying them out.
+// refuses returns a plant that makes some requests for op fail with err,
+// without carrying them out.
 func refuses(op faults.Op, err error, which func(r *request) bool) plant {
 	return on(op, func(r *request, send func()) {
 		if which(r) {
@@ -176,8 +176,8 @@ func unarmed(s *faulty) {
 	})
 }
 
-// unknowing makes Create return the place alone, so that plants that change
-// names, tokens or the order need not change the nodes ahead as well.
+// unknowing makes Create return only the new node's place. A plant that changes
+// names, tokens or the order then need not change the nodes ahead as well.
 func unknowing(s *faulty) {
 	unarmed(s)
 	s.on(faults.OpCreate, func(r *request, send func()) {
@@ -186,7 +186,7 @@ func unknowing(s *faulty) {
 	})
 }
 
-// inStore returns a T that all sessions of the store share.
+// inStore returns a *T that all sessions of the store share.
 func inStore[T any](s *faulty) *T {
 	type key struct {
 		store *memdriver.Store
@@ -346,8 +346,8 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late delays a request for op each time the kit calls HoldRequest. The caller
-// gets an error. When the request reaches the store, arrives is called.
+// late delays a request for op each time the kit calls HoldRequest, and returns
+// an error for it. When the request reaches the store, late calls arrives.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex
 	var next []*request // filled in by the next requests, which are delayed

@@ -102,7 +102,7 @@ func (c *check) silenceNotices(s session) {
 }
 
 // lose makes the network lose the session's next request for op or, if
-// committed, only the reply.
+// committed is true, only the reply.
 func (c *check) lose(s session, op faults.Op, committed bool) {
 	if committed {
 		c.fault("LoseReply", s, func() { c.config.LoseReply(c.t, s, op) })

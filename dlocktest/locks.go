@@ -121,7 +121,7 @@ var lockCases = []testCase{
 	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
 		run: solo(func(c *check, s session) {
 			// All units are given back at once. The second and third waiter
-			// learn of it only because the node ahead of each is renamed.
+			// notice this only because the node ahead of each is renamed.
 			all := c.client().units(unitsOfAll)()
 			var waiting []<-chan *dlock.Lock
 			for i := range unitsOfAll + 1 {
@@ -220,7 +220,7 @@ var lockCases = []testCase{
 const contenders = 6
 
 // contend returns a case in which clients take a lock again and again. The
-// total weight of those that hold it at once must not exceed most.
+// clients that hold it at one time may have a total weight of up to most.
 func contend(most int, tooMany string, how func(cl *client, n int) (acquire func() *dlock.Lock, weight int)) func(*check) {
 	return func(c *check) {
 		var inside occupants

@@ -46,7 +46,7 @@ func tryCreate(ctx context.Context, s driver.Session, queue, prefix string) (dri
 	return j.Place, err
 }
 
-// tryJoin overwrites the node's data once Create has returned, as callers may.
+// tryJoin creates a node, and then overwrites the node's data, as callers may.
 func tryJoin(ctx context.Context, s driver.Session, queue, prefix string, predecessor func([]driver.Node) int) (driver.Joined, error) {
 	d := data()
 	defer clear(d)
@@ -67,7 +67,7 @@ func without(nodes []driver.Node, n driver.Node) []driver.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(m driver.Node) bool { return m == n })
 }
 
-// among returns the nodes that are also in all.
+// among returns those of the nodes that are also in the list all.
 func among(nodes, all []driver.Node) []driver.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n driver.Node) bool { return !has(all, n) })
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called for each value that a relayed watch sends, and with open
-// false when that watch ends. It may send on out, and closes out at most once.
+// onNews is called with each value that a relayed watch sends and, with open
+// false, when the watch ends. It may send to out, and closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {
@@ -19,7 +19,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // a watch of a node that is gone must have ended already (rule 6)
+	case cause, open := <-w.C: // if the watched node is gone, the watch must have ended when it is returned (rule 6)
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -58,8 +58,8 @@ func withoutReleased(w driver.Watch) driver.Watch {
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that drops the values and the end of w while heard
-// returns false. It still ends when the session ends.
+// passIf returns a watch that relays w while the function heard returns true.
+// Otherwise it drops the values and the end of w, and ends with the session.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -73,8 +73,8 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that forwards w. When w ends without having sent
-// Released, the watch calls isRelease to decide whether to send it.
+// judged returns a watch that relays w. If w ends without having sent Released,
+// the new watch first sends Released if isRelease returns true.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {

@@ -49,8 +49,8 @@ var createCases = []testCase{
 			c.lose(a, faults.OpList, i%2 == 0)
 			j, err := tryJoin(c.ctx, a, "q", writer, last)
 			if !createFailed(c, a, c.ctx, err) {
-				// The node of an earlier Create may appear late, until the driver
-				// removes it.
+				// Ignore the node of an earlier, failed Create, which may
+				// appear late and stay until the driver removes it.
 				j.Ahead = among(j.Ahead, want)
 				c.wantAhead(j, want...)
 				want = append(want, j.Node)
@@ -138,7 +138,7 @@ var createCases = []testCase{
 		needs: needDrop, run: solo(func(c *check, b session) {
 			theirs := c.create(b, "q", writer)
 			for range 4 {
-				a := c.session() // its driver may not notice the expiry
+				a := c.session() // the driver may not notice at once that this session expires
 				c.create(a, "q", writer)
 				c.expire(a)
 				c.together(2, func(int) {
@@ -155,8 +155,8 @@ var createCases = []testCase{
 }
 
 // createLost returns a case that loses the requests of several Creates or, if
-// committed, their replies. The queue also holds nodes with the same prefix,
-// which the driver must not mistake for the lost ones.
+// committed is true, only their replies. The queue also holds nodes with the
+// same prefix, which the driver must not mistake for the lost ones.
 func createLost(committed bool) func(*check) {
 	return pair(func(c *check, a, b session) {
 		rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -181,8 +181,8 @@ func createLost(committed bool) func(*check) {
 	})
 }
 
-// wantLoss reports a Config hook as ineffective if it had to lose requests or
-// replies but no Create failed.
+// wantLoss reports that a Config hook had no effect if no Create failed,
+// although the hook had to lose requests or replies.
 func (c *check) wantLoss(hook string, failed bool) {
 	if !failed && !c.failed() && !c.config.Repeats {
 		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+

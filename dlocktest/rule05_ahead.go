@@ -104,9 +104,9 @@ var aheadCases = []testCase{
 	})},
 	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
 		needs: needAhead, run: solo(func(c *check, a session) {
-			// A node is deleted while others are created. If a Create does not
-			// list the deleted node, but a later Create still does, then the first
-			// list was made after the later Create, so its Behind must be true.
+			// One node is deleted while others are created. If a Create no
+			// longer lists it, but one with a higher token still does, the
+			// former made its list after the latter, so it must report Behind.
 			sessions := c.sessions(4)
 			c.rounds(100, func(int) {
 				began := time.Now()
@@ -132,7 +132,7 @@ var aheadCases = []testCase{
 			})
 		})},
 	{name: "one-contender-at-a-time-is-alone", why: whyAhead, needs: needAhead, run: func(c *check) {
-		// A contender that is alone is granted the lock without a further check.
+		// If Alone is true, the lock is granted without a further check.
 		var inside occupants
 		c.together(4, func(i int) {
 			s := c.session()

@@ -45,8 +45,8 @@ var watchCases = []testCase{
 		c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 	})},
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: pair(func(c *check, a, b session) {
-		// In the second round, a new node of the same name is watched already, to
-		// catch drivers that keep one watch per name.
+		// In the second round, there are already watches of a new node that has
+		// the same name, to catch drivers that keep one watch per name.
 		for _, before := range []bool{false, true} {
 			p := c.create(a, "q", writer)
 			c.removeQueue("q")
@@ -159,7 +159,7 @@ var watchCases = []testCase{
 	{name: "the-ctx-of-watch-is-for-the-call-only", why: whyCtxOf, run: ctxEndsAfterCall(watchBoth)},
 	{name: "the-ctx-of-create-is-for-the-call-only", why: whyCtxOf, needs: needArmed, run: ctxEndsAfterCall(createArmed)},
 	{name: "stop-takes-no-other-watch-with-it", why: whyWatch, run: pair(func(c *check, a, b session) {
-		// A driver may free a watch a while after it was stopped.
+		// A driver may free a stopped watch only after one of these pauses.
 		for _, pause := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
 			p := c.create(a, "q", writer)
 			q, first := c.waitFor(b, "q", p.Node)
@@ -201,7 +201,7 @@ var watchCases = []testCase{
 	})},
 	{name: "stop-does-not-block-while-cut-off", why: "a Lock whose ctx ends would not return before the store can be reached again",
 		needs: needCutOff, run: func(c *check) {
-			// A Stop that waits for the store returns when the session ends.
+			// A wrong Stop waits for the store until the session ends.
 			for of := range inEveryTry(func() map[string]bool {
 				s := c.session()
 				watches := map[string]driver.Watch{"a node": c.watch(s, "q", c.create(s, "q", writer)), "a queue": c.watchQueue(s, "q")}
@@ -222,8 +222,8 @@ var watchCases = []testCase{
 	{name: "watch-of-a-queue-sees-a-deletion", why: whyWatch, run: queueSees(deleted)},
 	{name: "watch-of-a-queue-sees-a-node-that-came-and-went", why: whyAny, run: queueSees(cameAndWent)},
 	{name: "watch-of-a-queue-sees-changes-of-the-only-session", why: whyAny, run: solo(func(c *check, s session) {
-		// No other session exists, because its requests might reveal the
-		// change.
+		// No other session exists, because with its requests, the driver might
+		// notice the change by chance.
 		for range 2 {
 			w := c.watchQueue(s, "q")
 			p := c.create(s, "q", writer)
@@ -263,7 +263,7 @@ var watchCases = []testCase{
 }
 
 // endsWithAny returns a case that watches n nodes, the last of which is the
-// session's own. For each index, it deletes the node with that index.
+// session's own. Deleting the node with any of the indices must end the watch.
 func endsWithAny(n int, indices ...int) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for _, i := range indices {

@@ -130,14 +130,14 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: func(c *check) {
-			// Late replies must not prolong the lease by their delay. Slow replies may
-			// end a session, which is no failure.
+			// A slow reply must not prolong the lease by its delay. It may end
+			// the session, which is no failure.
 			//
-			// Replies to heartbeats are delayed by less than a quarter of the timeout,
-			// after which [driver.Lease.Run] gives up. The result is conclusive only if
-			// a slow reply has renewed the lease, which is certain once the session has
-			// outlived its timeout. If no session did, a shorter delay is tried, which
-			// more drivers survive.
+			// Replies to heartbeats are delayed by less than a quarter of the
+			// timeout, after which [driver.Lease.Run] gives up. The result is
+			// conclusive only if a slow reply has renewed the lease, which is
+			// certain once the session has outlived its timeout. If no session
+			// did, a shorter delay is tried, which more drivers survive.
 			timeout := c.config.sessionTimeout()
 			var renewed atomic.Bool
 			slowBeats := func(percent int) {
@@ -209,8 +209,8 @@ func (c *check) timeoutOf(s session) time.Duration {
 // of its timeout before its node disappears. It must also end that long before
 // its timeout is over, because the store may be slow to remove the node.
 //
-// wantMargin measures from the last time that Err returned nil, so a test
-// process that gets no CPU time fails no driver.
+// wantMargin measures from the last time that Err returned nil, so that a
+// correct driver passes even if the test process gets no CPU time.
 func wantMargin(c *check, holder, next session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -248,9 +248,9 @@ func wantMargin(c *check, holder, next session, p driver.Place) {
 	}
 }
 
-// endAfterSlowLists cuts a session off while replies to List are in flight. The
-// pause before that lets the requests reach the store; a long pause also leaves
-// replies to heartbeats in flight.
+// endAfterSlowLists cuts a session off while replies to List are in flight.
+// Before that, it pauses until the requests have reached the store. After a
+// long pause, replies to heartbeats are in flight as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.session(), c.session()

@@ -190,7 +190,7 @@ func (c *check) closeInTime(s session, which string) error {
 }
 
 // closeHealed returns a case that closes a session after a cut has healed.
-// During the cut, the case calls end.
+// During the cut, the case calls the function end.
 func closeHealed(after string, end func(c *check, s session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.create(a, "q", writer)

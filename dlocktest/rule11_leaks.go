@@ -120,8 +120,8 @@ var leakCases = []testCase{
 	})},
 	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: solo(func(c *check, s session) {
 		// Many calls with short deadlines compete for one lock, several on each
-		// session, so that most of them fail. A connection pool may keep some
-		// goroutines, so only about as many as there are calls count as a leak.
+		// session, so that most of them fail. Fewer than 200 more goroutines do
+		// not count as a leak, because a connection pool may keep some.
 		usual := createTime(c, s)
 		clients := []*client{c.client(), c.client(), c.client()}
 		for _, cl := range clients {
@@ -136,9 +136,9 @@ var leakCases = []testCase{
 	})},
 }
 
-// leaks calls do the given number of times and fails if that leaves at least n
-// more goroutines of one kind. The limit tolerates goroutines that are started
-// once per process.
+// leaks calls the function do again and again, and fails if at least n more
+// goroutines of one kind than before are left. It tolerates fewer, because some
+// goroutines are started once per process.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -198,9 +198,9 @@ func comeAndGo(c *check) {
 	c.close(s)
 }
 
-// openFiles counts the open file descriptors of the process by what they refer
-// to, which is unique to each connection. A connection of an earlier case that
-// closes meanwhile thus cannot hide a leak.
+// openFiles counts the open file descriptors of the process by the file or
+// socket that they refer to. Because each connection has its own socket, an old
+// connection that closes meanwhile cannot hide a new one that leaks.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)

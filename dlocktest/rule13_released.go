@@ -15,7 +15,7 @@ const (
 
 var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: waiters(func(c *check, a, b session) {
-		// The node is watched by a place with a token, by name alone, and by Create.
+		// The node ahead is watched with a token, by name alone, and by Create.
 		for range 10 {
 			p := c.create(a, "q", writer)
 			q := c.join(b, "q", writer, last)
@@ -87,7 +87,7 @@ var releasedCases = []testCase{
 	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: notOvertaken(10, nodeRemoved)},
 	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
 		run: notOvertaken(3, event{"an operator removed the node while no notice reached its session", func(c *check, s session, p driver.Place) {
-			c.silenceNotices(s) // few rounds, because each may take most of a session timeout
+			c.silenceNotices(s) // three rounds, because each may take most of a session timeout
 			c.removeNode("q", p.Name)
 		}})},
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: notOvertaken(10, queueRemoved)},
@@ -155,10 +155,10 @@ var releasedCases = []testCase{
 		})},
 }
 
-// notOvertaken returns a case in which a contender's own node goes, and then the
-// node ahead is released. The watch may still send Released, but must have
-// ended by the time that the contender receives Released. Otherwise the
-// contender would believe that it holds the lock.
+// notOvertaken returns a case in which a contender's own node goes, and then
+// the node ahead is released. If a watch still sends Released, it must also end
+// at once, because a Released from an open watch would make the contender
+// believe that it holds the lock.
 func notOvertaken(rounds int, own event) func(*check) {
 	round := func(armed int) func(*check) {
 		return waiters(func(c *check, a, b session) {

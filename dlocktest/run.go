@@ -155,7 +155,7 @@ func (s *summary) String() string {
 	return b.String()
 }
 
-// describe summarizes a rule's outcomes in words. all is the number of its
+// describe summarizes the outcomes of a rule, which has the given number of
 // cases.
 func (o *outcomes) describe(all int) string {
 	var parts []string

@@ -92,7 +92,7 @@ var configs = map[string]func(c *Config){
 }
 
 // losing returns a configuration in which the first n sessions that create or
-// release a node end at that request, as on a machine that stalls.
+// release a node end at that request, as they might on a machine that stalls.
 func losing(n int32, in faults.Op) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -165,12 +165,12 @@ var runs = []struct {
 	{config: "loses a session once", cases: "rule07/delete-removes", passes: true,
 		says: []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses a session once, in a release", passes: true,
-		cases: "rule13/released-does-not-overtake-an-operator$", // this case closes the session before the session can end by itself
+		cases: "rule13/released-does-not-overtake-an-operator$", // a case that closes the session before it can end by itself
 		says:  []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses every session", cases: "rule07/delete-removes", says: []string{
 		"attempt 2 failed", "rule 7 (delete) broken",
 		"rule 7 (delete)                   BROKEN in 1 of the 1 cases that were checked, of 12"}},
-	// If a session ends whenever a reply is slow, the case has proved nothing.
+	// If a session ends whenever a reply is slow, the case proves nothing.
 	{config: "ends with slow replies", cases: "rule08/(slow|an-expired)", passes: true, says: []string{
 		"rule 8 not checked: no session outlived its timeout with slow replies",
 		"--- SKIP: TestConfigured/rule08/slow-replies-do-not-prolong-a-session",

@@ -86,7 +86,7 @@ var aheadSabotages = []sabotage{
 				return
 			}
 			holdBriefly()
-			var ahead []driver.Node // none if the node ahead is gone by now, so that the watch does not end
+			var ahead []driver.Node // empty if the node ahead is gone by now, because naming it would end the watch
 			if there(r.s, r.queue, r.joined.Ahead[i].Name) {
 				ahead = append(ahead, r.joined.Ahead[i])
 			}
@@ -109,8 +109,8 @@ var aheadSabotages = []sabotage{
 		})},
 }
 
-// tells makes Create return the list ahead(nodes, own) in place of the nodes
-// ahead.
+// tells makes Create return ahead(nodes, own) as the nodes ahead, where nodes
+// are the right ones and own is the new node.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) plant {
 	return after(faults.OpCreate, func(r *request) { r.joined.Ahead = ahead(r.joined.Ahead, r.joined.Node) })
 }
@@ -123,7 +123,7 @@ func only(counts func(driver.Node) bool) func([]driver.Node, driver.Node) []driv
 	}
 }
 
-// armsItself makes Create call arm instead of arming a watch.
+// armsItself makes Create call the function arm instead of arming a watch.
 func armsItself(arm func(r *request, behind func([]driver.Node) int)) plant {
 	return on(faults.OpCreate, func(r *request, send func()) {
 		behind := r.spec.Predecessor

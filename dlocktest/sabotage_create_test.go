@@ -108,7 +108,7 @@ var createSabotages = []sabotage{
 }
 
 // losesCreates loses a Create each time that the kit asks for it. It then calls
-// after, which handles the loss wrongly.
+// the handler after, which handles the loss wrongly.
 func losesCreates(after handler) plant {
 	return func(s *faulty) {
 		losses := make(chan bool, 10)

@@ -104,8 +104,8 @@ var endSabotages = []sabotage{
 		}},
 }
 
-// firstSession holds the store session that all sessions share. When that
-// session has ended, the next Connect replaces it.
+// firstSession makes all sessions share one session in the store. When that has
+// ended, the next Connect replaces it.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -141,8 +141,8 @@ func endsLate(s *faulty) {
 	}()
 }
 
-// lease gives the session a wrong lease, whose heartbeats overlap. The lease
-// counts from the time when a heartbeat was sent or, if late is set, was answered.
+// lease gives the session a wrong lease, whose heartbeats overlap. It counts
+// from when a heartbeat was sent or, if late is true, answered.
 func (s *faulty) lease(term time.Duration, late bool) {
 	var mu sync.Mutex
 	var over error

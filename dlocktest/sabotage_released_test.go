@@ -163,8 +163,8 @@ func (s *faulty) judges(isRelease func(r *request) bool) {
 	})
 }
 
-// overtaking makes watches send Released after their own node is gone, if fails
-// returns true. Its parameter itself is true if the session deleted that node.
+// overtaking makes watches send Released after their own node is gone, if
+// fails(s, itself) is true; itself means that the session deleted that node.
 func overtaking(fails func(s *faulty, itself bool) bool) plant {
 	return watching(func(r *request, send func()) {
 		if send(); r.err != nil || len(r.ahead) == 0 || !there(r.s, r.queue, r.place.Name) {

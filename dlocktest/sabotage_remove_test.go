@@ -77,8 +77,8 @@ func removesUnless(spared func(driver.NodeInfo) bool) plant {
 	})
 }
 
-// removesAsOwner makes Remove call remove with the session that has made the
-// node, if there is one.
+// removesAsOwner makes Remove call the function remove with the session that
+// created the node, if that is known.
 func removesAsOwner(remove func(r *request, owner base, send func())) plant {
 	return func(s *faulty) {
 		owners := inStore[sync.Map](s)

@@ -116,7 +116,7 @@ var valueSabotages = []sabotage{
 		after(faults.OpCreate, func(r *request) { r.joined.Created = time.Now().Add(time.Minute) })},
 }
 
-// wrongValues holds values that sessions of one store have set by wrong methods.
+// wrongValues holds the values that the sessions of one store have set wrongly.
 type wrongValues struct {
 	mu       sync.Mutex
 	of       map[string]wrongValue
@@ -144,7 +144,7 @@ func (v *wrongValues) get(at string) wrongValue {
 }
 
 // valuesIf keeps values in wrongValues. SetValue checks its arguments as usual,
-// but only allowed decides whether the contender may set a value.
+// but only the function allowed decides whether the contender may set a value.
 func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }

@@ -185,7 +185,7 @@ func watching(h handler, more ...plant) plant {
 	return all(unarmed, on(faults.OpWatch, h), all(more...))
 }
 
-// relaying replaces each watch w that methods in ops return by through(r, w).
+// relaying makes the methods ops return through(r, w) in place of a watch w.
 func relaying(ops []faults.Op, through func(r *request, w driver.Watch) driver.Watch) plant {
 	return func(s *faulty) {
 		for _, op := range ops {
@@ -249,9 +249,9 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-// watchGroups passes all watches of a queue, or of the same node, to join, with
-// the same key. The function group returns the node by which a call of Watch is
-// grouped.
+// watchGroups replaces each watch by the one that the function join returns for
+// it. The key is the same for all watches of a queue, or of the node that the
+// function group returns for a call of Watch.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -265,8 +265,8 @@ func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Wat
 	}
 }
 
-// stopping makes Stop first call the function that with returns. twice is true
-// if Stop was called before.
+// stopping makes Stop of a watch first call the function that with(s) returns,
+// and tell it whether Stop was called before.
 func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	return func(s *faulty) {
 		stop := with(s)
@@ -282,7 +282,7 @@ func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	}
 }
 
-// forgetting makes forget silence all watches that are armed when it is called.
+// forgetting makes all watches silent that are armed when forget is called.
 func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	return func(s *faulty) {
 		var times atomic.Int32
@@ -313,8 +313,8 @@ func pollingQueues(version func(latest int64, nodes []driver.Node) string) plant
 	}
 }
 
-// poll returns a watch that ends when over returns true, or when its session
-// ends.
+// poll returns a watch that ends when the function over returns true, or when
+// its session ends.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {

@@ -17,7 +17,7 @@ import (
 // kit waits for session timeouts about fifteen times.
 const soundTimeout = 300 * time.Millisecond
 
-// A store is an in-memory store. Its sessions are faulty if plant is not nil.
+// store wraps memdriver.Store. Its sessions are faulty if plant is not nil.
 type store struct {
 	*memdriver.Store
 	plant plant
@@ -154,7 +154,7 @@ func configOf(p plant) Config {
 	}
 }
 
-// running records which cases are running, to check which of them may run in
+// running records which cases are running, to check that these may run in
 // parallel. A case is running while it has a store.
 type running struct {
 	mu    sync.Mutex

@@ -18,7 +18,7 @@ import (
 
 const retryPause = 5 * time.Millisecond
 
-// retry calls call until the store is available. An error other than
+// retry repeats call until the store is available. An error other than
 // ErrUnavailable fails the case.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
@@ -48,8 +48,8 @@ func ask[T any](c *check, what string, call func() (T, error)) (result T) {
 	return result
 }
 
-// eventually calls look until it is satisfied, and returns what look found
-// last. If that takes too long, the case fails.
+// eventually calls the function look until it is satisfied, and returns what it
+// found last. If that takes too long, the case fails.
 func (c *check) eventually(look func() (found any, satisfied bool), what string, args ...any) any {
 	wait := c.startWait()
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -98,7 +98,7 @@ func (c *check) together(n int, f func(i int)) {
 // atOnce runs the functions concurrently, as together does.
 func (c *check) atOnce(all ...func()) { c.together(len(all), func(i int) { all[i]() }) }
 
-// during calls work, and calls each of looks repeatedly until work returns.
+// during calls the function work, and meanwhile each of looks repeatedly.
 func (c *check) during(work func(), looks ...func()) {
 	var over atomic.Bool
 	c.together(len(looks)+1, func(i int) {
@@ -248,7 +248,7 @@ func (c *check) remove(s session, queue string, p driver.Place, why driver.Cause
 }
 
 // retryRemoval removes a node, retrying while the store is unavailable. ErrGone
-// is an error only if no earlier attempt can have removed the node.
+// in a retry counts as success: an earlier try may have removed the node.
 func (c *check) retryRemoval(what string, call func() error) {
 	doubt := false
 	c.retry(what, func() error {

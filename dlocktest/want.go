@@ -68,8 +68,8 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls maps the name of each method that asks the store to a function that
-// calls it. Optional methods that are not supported are missing.
+// calls returns, by name, a function for each method that sends requests to the
+// store. Optional methods that the driver does not support are left out.
 func (c *check) calls(ctx context.Context, s session, queue string, p driver.Place) map[string]func() error {
 	all := map[string]func() error{
 		"Create":                  func() error { _, err := tryCreate(ctx, s, queue, writer); return err },

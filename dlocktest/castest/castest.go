@@ -87,7 +87,7 @@ func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
 	}
 }
 
-// node is a node as it is stored in an entry.
+// node is the JSON form of a node in an entry.
 type node struct {
 	Name          string
 	Token, Number int64
@@ -95,7 +95,7 @@ type node struct {
 	Data          []byte
 }
 
-// nodes returns the nodes stored in an entry, and all fields of its value.
+// nodes returns the nodes in an entry, and all fields of the entry's value.
 func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	value = make(map[string]json.RawMessage)
 	base := int64(0)
@@ -109,8 +109,8 @@ func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	return nodes, value
 }
 
-// edit changes the nodes of a queue as an operator would, or removes the key if
-// change returns nil.
+// edit replaces the nodes of a queue by what change returns for them, as an
+// operator would. If that is nil, edit removes the key.
 func edit(t *testing.T, kv cas.KV, key string, change func([]node) []node) {
 	for t.Context().Err() == nil {
 		e, err := kv.Get(t.Context(), key)
@@ -180,7 +180,7 @@ func (l *link) next(op faults.Op, fault func(send func())) {
 	l.set(func(l *link) { l.op, l.fault = op, fault })
 }
 
-// travel waits while the link is cut or, if d is not zero, only for d.
+// travel waits until the link is not cut, or only for d if d is not zero.
 func (l *link) travel(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	there := l.healed
@@ -198,8 +198,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request sends a request with the faults of the link. The function is reports
-// whether the request is one for the given op.
+// request sends a request over the link, with the link's faults. A fault that
+// is meant for the next request of one op applies if is(op) returns true.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay
@@ -246,7 +246,7 @@ func (l *link) Generation(ctx context.Context) (cas.Generation, error) {
 	return request(ctx, l, func(faults.Op) bool { return false }, func(ctx context.Context, _ cas.KV) (cas.Generation, error) { return g.Generation(ctx) })
 }
 
-// changes reports whether a write is for op, by comparing the numbers of nodes
+// changes guesses whether a write carries out op, from the numbers of nodes
 // before and after it.
 func (l *link) changes(e cas.Entry, op faults.Op) bool {
 	was, _ := l.admin.Get(context.Background(), e.Key)

@@ -9,7 +9,7 @@ import (
 )
 
 func Example() {
-	newKV := func(prefix string) cas.KV { return nil } // stands for the function of the driver
+	newKV := func(prefix string) cas.KV { return nil } // stands for the driver's own function
 	_ = func(t *testing.T) {                           // a real test would call this TestConformance
 		dlocktest.Run(t, castest.Config(func(t *testing.T) (connect func() cas.KV) {
 			return func() cas.KV { return newKV(t.Name() + "/") }

@@ -10,28 +10,28 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Of returns the faults of a session that was begun with a store of [Wrap].
+// Of returns the Requests with which a session was begun: see [Wrap].
 func Of(s driver.Session) *Requests {
 	return s.(interface{ Store() session.Store }).Store().(*Requests)
 }
 
 // Set sets the hooks of c that inject faults between a session and its store:
 // CutOff, Reset, SilenceNotices, LoseRequest, LoseReply, HoldRequest,
-// DelayReplies and Pause. Each session of c is a *session.Session, or has one
-// embedded, and was begun with a store of [Wrap].
+// DelayReplies and Pause. Each session of c must be a *session.Session or embed
+// one, and must have been begun with a store that [Wrap] returned.
 //
-// If network is not nil, it returns the network of a session, which the first
-// three hooks and DelayReplies use. Otherwise they use the store of [Wrap],
-// which tests less: it does not break the driver's own connections, and does
-// not silence notices.
+// Unless the function network is nil, CutOff, Reset, SilenceNotices and
+// DelayReplies use the [Network] that it returns for the session. Otherwise
+// they use the store of [Wrap], which tests less: it does not break the
+// driver's own connections, and does not silence notices.
 //
 // Requests and replies are lost between the session and the store of the
 // driver. The cases do not see whether a client library sends a request again
 // after its connection broke, so the driver must test that itself.
 //
-// If late is not nil, it returns another store for the requests of a session
-// that [Requests.Hold] has delayed. Otherwise they use the session's own store,
-// which works if its End closes nothing.
+// A request that [Requests.Hold] has delayed arrives later, through the store
+// that the function late returns. If late is nil, it uses the session's own
+// store, which works if the End method of that store closes nothing.
 func Set(c *dlocktest.Config, network func(driver.Session) *Network, late func(*testing.T, driver.Session) session.Store) {
 	c.LoseRequest = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, false) }
 	c.LoseReply = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, true) }

@@ -37,9 +37,9 @@ type line struct {
 	silent  bool // guarded by Network.linesMu; nothing more is received
 }
 
-// NewNetwork returns a network without faults. The session must send notices, a
-// text such as "LISTEN", on the connections that receive notices, and on no
-// others. If notices is empty, no connection receives them.
+// NewNetwork returns a network without faults. The parameter notices is a text,
+// such as "LISTEN", that the session sends on the connections that receive
+// notices, and on no others. If it is empty, no connection receives notices.
 //
 // Close the network when the session's Close returns or Connect fails, for
 // example in a type that embeds the *session.Session. A t.Cleanup runs too

@@ -28,15 +28,15 @@ type Requests struct {
 // or return without doing so.
 type sender func(ctx context.Context, method string, send func(context.Context, session.Store) error) error
 
-// Wrap returns a store to begin a session with in place of st.
+// Wrap wraps the store of a session, so that faults can be injected into it.
 func Wrap(st session.Store) *Requests { return &Requests{store: st} }
 
 // Unwrap returns the store that was passed to [Wrap].
 func (r *Requests) Unwrap() session.Store { return r.store }
 
-// Intercept makes f handle all later requests. f may call send to send the
-// request. method is the name of the method of the store or, for a change, its
-// kind, such as Create; it is List for a Look at all nodes of one queue.
+// Intercept makes f handle all later requests. f may call send. The parameter
+// method names a method of session.Store or, for a change, its kind, such as
+// Create. For a Look at all nodes of a queue, it is List.
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
 	r.handle(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.store) })
@@ -163,7 +163,7 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 	return err
 }
 
-// lose waits until a cut ends or ctx ends, and returns an error.
+// lose waits until the cut ends or ctx ends, and returns errLost.
 func lose(ctx context.Context, healed chan struct{}) error {
 	select {
 	case <-healed:

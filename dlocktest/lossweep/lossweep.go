@@ -23,11 +23,11 @@ import (
 // ErrStale is the error of a write that was refused because of its token.
 var ErrStale = errors.New("lossweep: write refused: a greater token has been seen")
 
-// Run calls work in subtests, each with a new store: once without a fault, and
-// then for each moment at which work can lose its locks. There are two subtests
-// for each moment: the locks' sessions expire, or the process is paused for
-// longer than its sessions last. In further subtests, another client holds one
-// of the locks when work begins, or the store is down, for an hour.
+// Run calls the function work in subtests, each with a new store: once without
+// a fault, and then for each moment at which work can lose its locks. There are
+// two subtests for each moment: the locks' sessions expire, or the process is
+// paused for longer than its sessions last. In further subtests, another client
+// holds one of the locks when work begins, or the store is down, for an hour.
 //
 // work must be deterministic, must take its locks with [Sweep.Client], and must
 // have ended all goroutines when it returns. It runs in a bubble of
@@ -93,8 +93,8 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 	return s
 }
 
-// obstruct keeps work from getting a lock, if s.moment says so, until stop is
-// called. It does so for at most an hour, because work may wait without a limit.
+// obstruct keeps the function from getting a lock, if s.moment says so, until
+// stop is called: for an hour at most, as the function may wait for ever.
 func (s *Sweep) obstruct() (stop func()) {
 	var end func()
 	switch {
@@ -117,8 +117,8 @@ func (s *Sweep) obstruct() (stop func()) {
 	}
 }
 
-// moments returns all moments at which a run with the same requests and writes
-// can lose its locks, or fail to get one.
+// moments returns all moments at which a run that makes the same requests and
+// writes as s can lose its locks, or fail to get one.
 func (s *Sweep) moments() (all []moment) {
 	for _, how := range []string{"expired", "paused"} {
 		for i, op := range s.requests {
@@ -213,9 +213,9 @@ func (s *Sweep) lose() (told []<-chan struct{}) {
 	return told
 }
 
-// Write tells the sweep that the program writes to a resource that a lock
-// protects and that does not check tokens. The text describes the write in the
-// report.
+// Write tells the sweep that the program writes, under the protection of a
+// lock, to a resource that does not check tokens. The text describes the write
+// in the report.
 func (s *Sweep) Write(what string) {
 	s.mu.Lock()
 	s.writes++
@@ -289,8 +289,8 @@ func callers() string {
 	return strings.Join(lines, ", called from ")
 }
 
-// report fails t if work made mistakes. base is the run without a loss, or nil
-// if s is that run.
+// report fails t if the tested function made a mistake. The parameter base is
+// the run without a loss, or nil if s is that run.
 func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
 	for _, p := range s.problems {
 		t.Error("lossweep: " + p)

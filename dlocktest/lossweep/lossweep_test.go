@@ -148,8 +148,8 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
 }
 
-// unlocked returns a function for Run to test, which goes on to write if
-// TryLock returns an error that matches ignored.
+// unlocked returns a function for Run to test. If TryLock returns an error that
+// matches the error ignored, the function writes all the same.
 func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
@@ -174,8 +174,8 @@ func TestAFunctionThatIgnoresTheErrorOfLockIsReported(t *testing.T) {
 	}
 }
 
-// Each run has another client hold only one of the locks, so that work gets the
-// locks that it takes before that one.
+// In each run, another client holds only one of the locks, so that the function
+// still gets the locks that it takes before that one.
 func TestEachLockIsHeldByAnother(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		c := s.Client()
