@@ -630,8 +630,8 @@ func importsOf(t *testing.T, pattern string) (found []imported) {
 }
 
 // TestDriversOfContribImportPublicPackages checks that the drivers below
-// contrib import nothing that another project's driver could not import. It
-// skips packages whose names end in test, but no driver may import them.
+// contrib import nothing that another project's driver could not import, and no
+// package whose name ends in test. Such packages themselves are not checked.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	const module = "github.com/dlock-go/dlock/"
 	checked := 0
@@ -678,8 +678,8 @@ func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
 	}
 }
 
-// scripts/test.sh finds the tests that make test-long has to run by their calls
-// of testing.Short. A call in a helper would skip its tests in both runs.
+// To find the slow tests for make test-long, scripts/test.sh searches tests for
+// testing.Short. A test that called it in a helper would run nowhere.
 func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	asked := 0

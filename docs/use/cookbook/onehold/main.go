@@ -39,7 +39,7 @@ func main() {
 	fmt.Println("sales by token:", tokens)
 }
 
-// hold is one hold of a lock. The goroutines of a process take turns in it.
+// hold lets the goroutines of a process take turns in holding a lock.
 type hold struct {
 	lock *dlock.RWMutex
 	// turn has the current Lock, which may be nil, lost or unlocked. Whoever
@@ -55,7 +55,7 @@ func share(m *dlock.RWMutex) *hold {
 }
 
 // do calls work while this goroutine alone holds the lock. Its context ends if
-// the lock is lost. The token is the same in all turns of one hold.
+// the lock is lost. The token is the same in all turns with one Lock.
 func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int64) error) error {
 	var l *dlock.Lock
 	select {
@@ -65,7 +65,7 @@ func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int6
 	}
 	defer func() { h.turn <- l }()
 	if l.Err() != nil {
-		_ = l.Unlock() // if it was lost, the work during the loss has reported that
+		_ = l.Unlock() // if a turn has lost the lock, it has returned that error
 		next, err := h.lock.Lock(ctx)
 		if err != nil {
 			return err
