@@ -48,8 +48,8 @@ func Check(t testing.TB, d driver.Driver, dsn string) Findings {
 // may contain it.
 const Password = "geheim"
 
-// Has requires that f has a finding of this level that contains text and
-// advice.
+// Has fails the test unless a finding of f has this level, and its Text and
+// Advice contain text and advice.
 func (f Findings) Has(t testing.TB, level driver.Level, text, advice string) {
 	t.Helper()
 	for _, found := range f {
