@@ -61,12 +61,12 @@ func (m *member) End(ctx context.Context) error {
 	return err
 }
 
-// change makes an update, if the store knows the session.
+// change is like update, but fails unless the store knows the session.
 func (m *member) change(ctx context.Context, f func(*state) error) error {
 	return m.update(ctx, m.ifAlive(f))
 }
 
-// ifAlive returns a function that calls f if the store knows the session.
+// ifAlive makes f return errExpired if the store does not know the session.
 func (m *member) ifAlive(f func(*state) error) func(*state) error {
 	return func(st *state) error {
 		if !st.Sessions[m.id] {
@@ -100,7 +100,7 @@ func (m *member) Cancel(ctx context.Context, creates []session.Change) error {
 	})
 }
 
-// view reads the state, if the store knows the session.
+// view is like read, but fails unless the store knows the session.
 func (m *member) view(ctx context.Context, f func(*state)) error {
 	return m.read(ctx, m.ifAlive(func(st *state) error {
 		f(st)
