@@ -67,7 +67,7 @@ type actor struct {
 	queues  []string
 	units   bool           // whether most calls are for units of a semaphore
 	values  bool           // whether the store keeps values, which Once needs
-	alone   bool           // whether no other goroutine may use the client at the same time
+	alone   bool           // whether no other goroutine uses the client
 	options []dlock.Option // options of each call
 	rand    *rand.Rand
 	rounds  int
@@ -173,7 +173,7 @@ func (a *actor) draw(at *attempt) {
 		at.tick = time.Now().Truncate(time.Minute)
 	}
 	if a.units && at.within != nil {
-		at.try = true // unless it is a re-entry, the call would wait for a lock of its own client
+		at.try = true // the call, unless it is a re-entry, would wait for a lock that its own client holds
 	}
 }
 
@@ -214,7 +214,7 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 }
 
 // wait returns a random way of waiting. An actor that is alone polls without
-// pauses, because their jitter does not come from its random source.
+// pauses, because the jitter of pauses does not come from its random source.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -254,8 +254,8 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	return a.take(ctx, at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 
-// once calls Once, whose function holds the lock until at.unlock is called. It
-// returns no lock and no error if Once has skipped a tick that is done.
+// once calls Once, whose function holds the lock until at.unlock is called. If
+// Once skips a tick that is done, it returns neither a lock nor an error.
 func (at *attempt) once(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) {
 	locked, leave, ended := make(chan *dlock.Lock, 1), make(chan struct{}), make(chan error, 1)
 	at.unlock = func() error {

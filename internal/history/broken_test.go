@@ -189,7 +189,7 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 var brokenSessions = map[string]struct {
 	spoil spoiler
 	by    string // which histories of Run show the fault: calm ones, those with faults, or calm ones after a search
-	says  string // part of what a run with the gate in virtual time says; "" if it finds nothing
+	says  string // part of what a run in virtual time (see gate) reports; "" if it finds nothing
 }{
 	"two are let in": {func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }, search, "behind"},
 	"a predecessor is missed": {func(_ *memdriver.Store, s driver.Session) driver.Session {

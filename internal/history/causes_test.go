@@ -15,10 +15,10 @@ const (
 	w = dlock.Exclusive
 )
 
-// The rows below are histories made by hand: two contenders hold one lock. The
-// judge must accept a history if it is allowed, and refuse it otherwise. A lock
-// may be lost only if a cause was recorded, such as the removal of its node by an
-// operator.
+// The rows below are histories written by hand, in which two contenders hold
+// one lock. The checks must accept a history that is allowed, and refuse any
+// other. A lock may be lost only if a cause was recorded, such as the removal
+// of its node by an operator.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -41,15 +41,16 @@ type pair struct {
 func TestALossNeedsACause(t *testing.T) {
 	removed := cause{slot: -1, queue: "q", node: "n"}
 	silenced := cause{slot: 1, told: true}
-	// The first contender says that it holds the lock at [7, 8], and learns at 10
-	// that it does not.
+	// At the ticks [7, 8], the first contender says that it holds the lock, and
+	// at 10 it learns that it does not.
 	believes := func(c cause) func(p *pair) {
 		return func(p *pair) {
 			p.second.node, p.first.learned, p.causes = "other", 10, []cause{c}
 			p.first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
 		}
 	}
-	// The first contender's client is closed at [5, 11]. Err says held at answer.
+	// The first contender's client is closed at the ticks [5, 11]. During the
+	// span answer, Err says that the contender holds the lock.
 	closed := func(answer span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = span{5, 8}, span{5, 8}
@@ -58,8 +59,8 @@ func TestALossNeedsACause(t *testing.T) {
 			p.second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
 		}
 	}
-	// The first contender's Unlock at [5, 10] returns err. It may have reached the
-	// store before the client is closed at [7, 9], or lost its session at [7, 8].
+	// The first contender's Unlock at [5, 10] returns err. Meanwhile its client
+	// is closed at [7, 9], or else its session is lost at [7, 8].
 	unlocked := func(err error, isClosed bool, won span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = won, won

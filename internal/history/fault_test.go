@@ -128,8 +128,8 @@ func (r *run) removeQueue(queue string) {
 	r.record.cause(cause{what: "queue removed", slot: -1, queue: queue, upTo: last}, done(func() { r.store.Faults().RemoveQueue(queue) }))
 }
 
-// excuse records that an operator removed a node, so that its owner gets time
-// to notice. It returns the node's token.
+// excuse records that an operator removed a node, so that the checks give its
+// owner time to notice. It returns the node's token.
 func (r *run) excuse(queue string, n driver.Node) (token int64) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()

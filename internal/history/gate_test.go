@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// gate intercepts requests, replies and watch events until the run delivers
+// gate holds back requests, replies and watch events until the run delivers
 // them, one at a time and in an order that depends on the seed.
 type gate struct {
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ func (g *gate) plan(c *process) faults.Plan {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // while the queue has used up its sequences, Create fails
+			c.disturb(time.Now()) // Create fails while the queue's sequences are used up, which counts as a fault
 		}
 		p := g.arrive(c, r)
 		select {

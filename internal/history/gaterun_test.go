@@ -47,7 +47,7 @@ type run struct {
 	held     map[*handle]*possession
 	highest  map[string]int64          // highest exclusive token granted in each queue
 	removed  map[int64]removal         // nodes removed by an operator, by token
-	doubts   map[int64]bool            // nodes for whose removal or rename a reply was lost, by token
+	doubts   map[int64]bool            // nodes whose removal or rename got no reply, by token
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
 	ledgers  []*ledger                 // one for each call
 	free     map[int64]time.Time       // when the units that a node waits for became free, by token
@@ -145,7 +145,7 @@ func (r *run) newActor(c *process, id int) *actor {
 	if r.seed%3 != 0 {
 		host = []string{"h", "h", "a", "b"}[c.number]
 	}
-	// The judge recognizes the actor of a node by the node's data.
+	// The checks recognize the actor of a node by the node's data.
 	a.options = []dlock.Option{dlock.WithHostname(host), dlock.WithData([]byte(a.String()))}
 	return a
 }

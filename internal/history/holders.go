@@ -134,7 +134,7 @@ func (h *Holders) contend(ctx context.Context, t testing.TB, m *dlock.RWMutex) {
 
 // CutOff checks that a client that is cut off from the server at addr gives up
 // its lock before another client gets it. No notice can reach the first client.
-// dsn returns a data source name with the given address.
+// The function dsn returns a data source name with the given address.
 func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr string) string) {
 	t.Helper()
 	side := testenv.NewProxy(t, addr, nil)

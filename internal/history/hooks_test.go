@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ledger records the hooks that run for a call. Hooks find it in their context.
+// ledger records the trace hooks of a call, which find it in their context.
 type ledger struct {
 	call      string
 	mode      recipes.Mode
@@ -22,8 +22,8 @@ type ledger struct {
 
 type ledgerKey struct{}
 
-// calling returns the context for a call. Hooks of a call within a hold are not
-// counted.
+// calling returns the context for a call. The hooks of a call with the context
+// of a Lock are not counted.
 func (r *run) calling(ctx context.Context, a *attempt) context.Context {
 	l := &ledger{cancelled: a.limit > 0 && !a.limited}
 	if a.within == nil {

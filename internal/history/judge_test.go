@@ -18,7 +18,7 @@ import (
 // time restarts when a fault keeps the client from the store.
 const learnLimit = 10 * time.Second
 
-// possession is a Lock that an actor holds, as the judge sees it.
+// possession is a Lock that an actor holds, with what the checks know about it.
 type possession struct {
 	*handle
 	fresh   bool      // the grant has not been checked yet
@@ -98,8 +98,8 @@ func (r *run) downgraded(h *handle) {
 // unlockLimit is how long Unlock may take, which waits up to 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce returns how much longer a call may take if it is one of Once, which
-// also reads or stores the tick and unlocks the lock.
+// forOnce returns how much longer a call of Once may take, which also reads or
+// stores the tick and unlocks the lock. Other calls have no function unlock.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -381,7 +381,7 @@ func (r *run) judgeUnits(all []*possession) {
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
-			return int(rest[0] - '0'), true // a run has at most four units
+			return int(rest[0] - '0'), true // one digit, because a run has at most four units
 		}
 	}
 	return 0, false

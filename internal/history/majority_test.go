@@ -158,7 +158,7 @@ func (m *majorities) judgeMajorities() {
 	}
 }
 
-// fault ends all sessions of a store, cuts all of them off, or ends one.
+// fault ends all sessions of a random store, cuts all of them off, or ends one.
 func (m *majorities) fault() {
 	store, kind, actor := m.rand.IntN(3), m.rand.IntN(3), m.rand.IntN(3)
 	for i := range 3 {

@@ -100,10 +100,10 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss estimates when c lost the lock; both ends of lost are forever if c did
-// not. silent is the first tick at which the store may have taken the lock away
-// without telling c; an Unlock in flight at that tick counts as a loss.
-// explained is false if c has noticed a loss that no recorded cause explains.
+// loss estimates when c lost the lock: lost is forever at both ends if it did
+// not. From the tick silent on, the store may have taken the lock away without
+// telling c; an Unlock in flight then counts as a loss. explained is false if
+// no recorded cause explains a loss that c noticed.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -149,9 +149,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns the earliest tick at which a cause recorded until end may
-// have taken the lock from c. silent considers only causes that the holder need
-// not notice. Both are forever if there is no such cause.
+// earliest returns the earliest ticks at which a cause recorded until end may
+// have taken the lock from c: any cause, and silent ones, which the holder need
+// not notice. A tick is forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

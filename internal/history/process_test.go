@@ -28,7 +28,7 @@ type process struct {
 	paused         bool
 	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
 	lostAt         time.Time // when a message of the client was last lost
-	suspect        bool      // whether suspected has recorded the faults as a cause of losses
+	suspect        bool      // whether the method suspected has recorded a cause of losses
 }
 
 // cut tells which directions of a session are blocked.

@@ -64,8 +64,8 @@ type placed struct {
 	token int64
 }
 
-// contender is a contender that was granted the lock. handles are its Locks:
-// the first one and its re-entries.
+// contender is what is recorded about a call that was granted the lock. handles
+// are its Locks: the first one and its re-entries.
 type contender struct {
 	id      int
 	client  *client
@@ -135,9 +135,9 @@ type cause struct {
 // instant, so that all losses it explains happened at that instant.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c can be the reason why h had lost the lock by the tick
-// end. A cause with told set can also explain a loss after the cause has ended,
-// because a session that was cut off may expire long after the cut.
+// may reports whether c can explain that h had lost the lock by the tick end.
+// If c.told is set, it can even after c has ended, because a session that was
+// cut off may expire long after the cut.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -148,8 +148,8 @@ func (c cause) may(h *contender, end int64) bool {
 	return c.overlaps(span{h.granted.call, end})
 }
 
-// leftAt returns when the contender's last Lock was unlocked. clean reports
-// whether its node was certainly gone from the store by then.
+// leftAt returns when the contender's last Lock was unlocked. The result clean
+// tells whether its node was certainly gone from the store by then.
 func (c *contender) leftAt() (at int64, clean bool) {
 	clean = !slices.ContainsFunc(c.handles, func(h *handle) bool { return h.given == nil || h.given.err != nil })
 	return c.givenBack(), clean
@@ -177,7 +177,7 @@ func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S",
 type watcher interface {
 	calling(ctx context.Context, a *attempt) context.Context
 	// granted is called in the goroutine of a call that was granted h, before
-	// it returns. ctx is the context of the call.
+	// the call returns. ctx is the context of the call.
 	granted(ctx context.Context, h *handle)
 	returned(a *attempt)
 	// leaving is called before an Unlock, and left after it.
@@ -188,8 +188,8 @@ type watcher interface {
 // recorder records the calls of all clients of one store and the causes of
 // losses.
 type recorder struct {
-	// watch judges the calls; nil for none. With a watch, ask does not call
-	// Err, because a holder must learn of a loss even if nobody calls Err.
+	// watch checks the calls; nil for no checks. With a watch, ask does not
+	// call Err, because a holder must learn of a loss even if nobody calls Err.
 	watch watcher
 
 	mu         sync.Mutex
@@ -218,9 +218,9 @@ func (r *recorder) next() int64 {
 	return r.clock
 }
 
-// cause calls play, which injects a fault, and records the fault as a possible
-// cause of losses. play returns false if the fault may still take effect later,
-// at any time until the end of the history.
+// cause calls the function play, which injects a fault, and records the fault
+// as a possible cause of losses. play returns false if the fault may still take
+// effect later, at any time until the end of the history.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -228,7 +228,7 @@ func (r *recorder) cause(c cause, play func() (over bool)) {
 	}
 }
 
-// done adapts f to the parameter of cause, for a fault that is over when f
+// done turns f into an argument of cause, for a fault that is over when f
 // returns.
 func done(f func()) func() bool {
 	return func() bool {
@@ -326,8 +326,8 @@ func (r *recorder) current(actor int) *attempt {
 	return nil
 }
 
-// won records that a was granted the Lock l, as a re-entry or as the first Lock
-// of a new contender. The caller holds mu.
+// won records that the attempt a was granted the Lock l, as a re-entry or as
+// the first Lock of a new contender. The caller holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.reenters() && l.Token() == a.within.token {
@@ -462,7 +462,7 @@ func (r *recorder) close(c *client) error {
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // if it still counts as held, the judge refuses the history
+		r.ask(closer, h) // to say that a Lock is still held would break a rule
 	}
 	return err
 }
@@ -478,7 +478,7 @@ func (r *recorder) held(c *client) (all []*handle) {
 	return all
 }
 
-// target chooses the slot of a client that a fault shall hit. It prefers
+// target chooses the slot of a client that a fault is to hit. It prefers
 // clients that hold a lock.
 func (r *recorder) target(draw *rand.Rand, slots int) int {
 	r.mu.Lock()

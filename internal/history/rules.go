@@ -106,8 +106,8 @@ func (a *attempt) takes(behind *attempt) int {
 	return 0
 }
 
-// lacks reports whether a has to wait if the contenders ahead of it take ahead
-// units.
+// lacks reports whether a has to wait if the contenders before it take that
+// many units.
 func (a *attempt) lacks(ahead int) bool { return ahead+max(1, a.units) > Units }
 
 // sees returns the tick up to which the client of an attempt has seen all
@@ -120,7 +120,7 @@ func (r *recorder) sees(a *attempt) int64 {
 }
 
 // mayBeThere reports whether the node of a may have been in the queue during
-// the refused attempt. a must have begun before that attempt ended.
+// the refused attempt, before the end of which a must have begun.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
@@ -173,9 +173,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants that passed an attempt ahead of them that blocked
-// them, as their greater tokens show. It considers only attempts that gave up
-// later, because the judge checks those that were granted the lock.
+// overtaken describes grants that passed a conflicting attempt, which had a
+// lower token and so was ahead. It considers only attempts that gave up later,
+// because package histories checks those that were granted the lock.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {

@@ -226,8 +226,8 @@ func (h *history) rest() {
 	}
 }
 
-// every calls play repeatedly until h.stop is closed. It pauses between the
-// calls for a random time, at most longest.
+// every calls the function play again and again until h.stop is closed. It
+// pauses in between for a random time, at most longest.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
 	for {
@@ -268,8 +268,8 @@ func (h *history) nodes(queue string) ([]driver.Node, error) {
 }
 
 // requestOps are the operations whose requests or replies may be lost. Create
-// is in the list twice so that it is chosen twice as often. Functions of nasty
-// choose from the first three elements only, which write to the store.
+// is in the list twice so that it is chosen twice as often. The functions of
+// nasty choose only from the first three, which write to the store.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
 // fault injects a random fault. It does nothing if the Config has no function
@@ -313,8 +313,8 @@ func (h *history) duration(limit time.Duration) time.Duration {
 	return time.Duration(h.rand.Int64N(int64(limit)))
 }
 
-// hook calls play, which injects a fault that is over when play returns, and
-// records it as a cause.
+// hook calls the function play, which injects a fault that is over when it
+// returns, and records the fault as a cause.
 func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
@@ -326,7 +326,7 @@ func (h *history) alone(play func()) {
 }
 
 // lose makes the next request of client i for op fail: it loses the request or,
-// if reply is set, the reply.
+// if reply is true, the reply.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -382,9 +382,9 @@ func (h *history) outage() {
 }
 
 // nasty returns functions that inject faults into client i at the moments when
-// they do the most harm. write makes the client's next request to create or
-// delete a node fail. hold sometimes cuts the client off until another client
-// is granted its lock.
+// they do the most harm. The function write makes the client's next request to
+// create or delete a node fail. The function hold sometimes cuts the client off
+// until another client is granted its lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

@@ -59,8 +59,8 @@ type Record struct {
 	Wrong      []string // descriptions of the rules that were found broken without a search
 	Operations []Operation
 	Notes      []Note
-	// Broken is positive if the lock was broken deliberately. The judge must
-	// then refuse at least this many of the histories.
+	// Broken is positive if the lock was broken deliberately. Package histories
+	// must then refuse at least this many of the histories.
 	Broken int `json:",omitempty"`
 }
 
@@ -68,8 +68,8 @@ type Record struct {
 // records.
 const Directory = "DLOCK_HISTORIES"
 
-// check saves the history of r for the judge. It fails the test if wrong
-// describes broken rules.
+// check saves the history of r for package histories. It fails the test if
+// rules were broken: those described in wrong, and those that r shows.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)

@@ -68,7 +68,7 @@ func repeats(t *testing.T, r *run) bool {
 	return len(was) == len(is)
 }
 
-// kept is the number of seeds whose records are saved for the search.
+// kept is the number of seeds whose records are saved for package histories.
 const kept = 300
 
 func one(t *testing.T, seed uint64) *run {

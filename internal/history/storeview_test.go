@@ -39,8 +39,8 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// contendsWith reports whether the node was created by a call. It compares
-// times, because a delayed Create of an earlier call may reach the store late.
+// contendsWith reports whether this call has created the node. It compares
+// times, because a Create of an earlier call may reach the store late.
 func contendsWith(call *attempt, info driver.NodeInfo) bool {
 	var record recipes.Record
 	return json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(call.began)

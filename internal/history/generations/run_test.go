@@ -21,7 +21,7 @@ type run struct {
 	calm     bool    // no more faults are injected
 
 	top     time.Duration // token that the next grant must exceed
-	latest  time.Duration // latest clock time from which a token may have been made
+	latest  time.Duration // latest time on a server's clock from which a token may have been made
 	grants  int
 	failure string
 	tracing bool
@@ -133,7 +133,7 @@ func (r *run) send(deliver func()) {
 	}
 }
 
-// confirm tells whether enough replicas receive in time what s has changed.
+// confirm tells whether enough replicas receive the data of s in time.
 func (r *run) confirm(s *server, tell func(bool)) {
 	version, id, until := s.data.version, s.replID, r.now+within
 	var look func()
