@@ -114,8 +114,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually polls reached until it returns true. After the time bound, it
-// fails the test with the message that instead returns.
+// eventually waits until the function reached returns true. After the time
+// bound, it fails the test with the message of the function instead.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {

@@ -22,8 +22,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable requires text that is safe to show on a terminal. It must
-// contain no control characters except those in also, nothing invisible, and
+// requirePrintable requires that a text is safe to show on a terminal. It must
+// contain no control characters except those given, nothing invisible, and
 // nothing that changes the direction of writing.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()

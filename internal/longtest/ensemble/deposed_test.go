@@ -25,7 +25,7 @@ func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	for name, c := range map[string]struct {
 		syncLimit int // how long a server that is cut off still answers, in ticks of half a second
 		timeout   time.Duration
-		rounds    int // rounds begin at different times between two heartbeats
+		rounds    int // number of rounds, which begin at different times between two heartbeats
 		at        func(leader, follower int) int
 		fail      func(e *zktest.Ensemble, leader, follower int)
 	}{

@@ -84,7 +84,7 @@ func (r route) cutOff() (heal func()) {
 	return func() { r.each((*zktest.Proxy).Heal) }
 }
 
-// routed is a connector whose sessions have routes, and acts as an operator.
+// routed is a connector whose sessions use routes. As an operator, it uses raw.
 type routed struct {
 	testing.TB
 	servers []string

@@ -68,8 +68,8 @@ func (c *contender) wait() {
 	}
 }
 
-// reach stops the contender if place is c.stop, until the test has received
-// from c.at twice or ends.
+// reach blocks if place is c.stop: until the test has received from c.at twice,
+// or ends.
 func (c *contender) reach(place string) {
 	for i := 0; i < 2 && c.stop == place; i++ {
 		select {
@@ -79,7 +79,7 @@ func (c *contender) reach(place string) {
 	}
 }
 
-// retry calls try, with pauses in between, until it returns true or an error.
+// retry calls the function try until it returns true or an error, with pauses.
 func (c *contender) retry(ctx context.Context, try func() (bool, error)) error {
 	for {
 		if ok, err := try(); ok || err != nil || ctx.Err() != nil {

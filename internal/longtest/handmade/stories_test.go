@@ -23,7 +23,7 @@ const (
 	long  = 10 * time.Second // timeout of a session that must not end, even on a busy machine
 )
 
-// A store returns settings of hand-written locks and of dlock, for one test.
+// A store returns the settings of a lock of the given kind, for one test.
 type store func(kind string, expiry time.Duration) setting
 
 func on(dlock string, hand ...string) store {
@@ -66,7 +66,7 @@ func postgres(t testing.TB) store {
 func pgbouncer(connections int) func(testing.TB) store {
 	return func(t testing.TB) store {
 		server := pgtest.Shared(t)
-		dsn := server.DSNAt(server.Pgbouncer(t, connections), "default_query_exec_mode=exec") // for releases without prepared statements
+		dsn := server.DSNAt(server.Pgbouncer(t, connections), "default_query_exec_mode=exec") // for versions of PgBouncer without prepared statements
 		return on("postgres "+dsn+"&empty_is_new=true&schema="+server.Schema()+"&", "pgx "+dsn)
 	}
 }
@@ -183,7 +183,7 @@ func TestAWaiterIsOvertaken(t *testing.T) {
 	}
 }
 
-// An ending is what becomes of A's lock if B wants it, too.
+// An ending says what happens to A's lock when B wants it, too.
 type ending int
 
 const (
@@ -192,8 +192,8 @@ const (
 	overwritten               // two holders, and A's late write reaches the resource
 )
 
-// A scene prepares the stores of A and B, and returns what happens while A holds
-// the lock.
+// A scene prepares the stores of A and B. The function event, which it returns,
+// is called while A holds the lock.
 type scene func(t testing.TB) (a, b store, event func(a *contender))
 
 // TestTwoHolders shows which events give B the lock while A still holds it.
@@ -234,7 +234,7 @@ func TestTwoHolders(t *testing.T) {
 			if c.end == kept {
 				require.True(t, b.waits(), "two holders")
 				require.NoError(t, a.check())
-				require.Eventually(t, func() bool { return a.gives() == nil }, bound, 10*time.Millisecond) // broken connections may fail first
+				require.Eventually(t, func() bool { return a.gives() == nil }, bound, 10*time.Millisecond) // on connections that broke, the first calls may fail
 				b.granted()
 			} else {
 				b.holds()
@@ -248,7 +248,7 @@ func TestTwoHolders(t *testing.T) {
 
 func nothing(*contender) {}
 
-// quietly is the scene in which nothing happens, on one store.
+// quietly returns a scene in which A and B share a store, and nothing happens.
 func quietly(on func(testing.TB) store) scene {
 	return func(t testing.TB) (a, b store, _ func(*contender)) {
 		a = on(t)

@@ -20,7 +20,7 @@ var stores = []string{
 }
 
 // broken is the number of deliberately broken locks whose histories are
-// recorded. The judge must refuse a history of each.
+// recorded. At least one history of each must be refused.
 const broken = 20
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }

@@ -85,7 +85,7 @@ var processes = []Fault{
 	}},
 }
 
-// one returns a fault that hits a random server for which may returns true.
+// one returns a fault of a random server i for which may(s, i) is true.
 func one(may func(*Servers, int) bool, what string, fail, heal func(*zktest.Server)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		for _, i := range s.Random.Perm(len(s.Servers)) {
@@ -114,8 +114,8 @@ var links = []Fault{
 	})},
 }
 
-// cut returns a fault of the network between three servers. fail is given a
-// random follower. A group of faults has at most one of these.
+// cut returns a fault of the network between three servers. The function fail
+// gets a random follower. A group of faults has at most one of these.
 func cut(fail func(s *Servers, follower int)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		if !s.Reserve("links") {

@@ -127,8 +127,8 @@ func (a *actor) holdLong() {
 		if h.lock.Mode() == dlock.Exclusive {
 			a.increment(h)
 		}
-		// An Unlock ends the session early, which would hide how long before
-		// the expiry a client gives up its lock.
+		// Wait in half of the cases: Unlock ends the session, which would hide
+		// how long before the session's expiry a client gives up its lock.
 		if h.lock.Err() != nil && a.random.IntN(2) == 0 {
 			a.pause(5 * time.Second) // longer than any session timeout
 		}

@@ -35,8 +35,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserveMember picks a random member that satisfies may and that no other
-// fault of the group affects. It returns nil if there is none.
+// reserveMember picks a random member for which the function may returns true
+// and that no other fault of the group affects, or nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.targets.Reserve(m.name) {

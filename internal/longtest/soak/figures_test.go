@@ -35,7 +35,6 @@ func (f *figures) recovered(took time.Duration, after string) {
 	}
 }
 
-// add adds the counts of a worker.
 func (f *figures) add(text []byte) error {
 	var counts map[string]int
 	err := json.Unmarshal(text, &counts)

@@ -62,8 +62,8 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), workerVariable+"="+string(text), "GOTRACEBACK=all")
 	cmd.Stderr = stderr
-	// If the test binary dies, the worker's input ends, so it exits. A worker that
-	// is stopped gets SIGHUP and SIGCONT, because its process group is orphaned.
+	// When the test binary dies, the worker exits because its input ends or, if
+	// it is stopped, because its orphaned process group gets SIGHUP.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if m.orders, err = cmd.StdinPipe(); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (m *member) acquired() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// awaitEnd waits until a process that was told to finish has done so. After a
+// awaitEnd waits until a process that was told to finish has ended. After a
 // while it kills the process.
 func (m *member) awaitEnd() error {
 	select {

@@ -26,8 +26,8 @@ var operatorFaults = []faultKind{
 	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// operatorFault returns a fault that repeats do until it succeeds, because
-// other faults may prevent the servers from answering.
+// operatorFault returns a fault that calls do until it succeeds, because other
+// faults may keep the servers from answering.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.targets.Reserve("tampered") {
@@ -49,8 +49,8 @@ type operator struct {
 	queue string
 }
 
-// runOperator repeats do on a new connection for at most five seconds, until it
-// succeeds.
+// runOperator calls the function do on a new connection until it succeeds, but
+// for at most five seconds.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {

@@ -63,8 +63,8 @@ type round struct {
 	lastSurvey  string
 }
 
-// playRound plays and judges one round. diverged means that the servers
-// disagree for good: the round ended early, and the ensemble is unusable.
+// playRound plays and judges one round. It returns true if the servers disagree
+// for good: the round then ended early, and the ensemble is unusable.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -126,8 +126,8 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await polls ok until it returns true or the servers have diverged. After
-// waitLimit it fails the test through s.notWithin.
+// await waits until the function ok returns true or the servers have diverged.
+// After waitLimit it fails the test through s.notWithin.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -217,7 +217,6 @@ type injection struct {
 	left        []faultKind // not injected
 }
 
-// inject injects a few of the given faults, one after the other.
 func (s *round) inject(kinds []faultKind) (g injection) {
 	size := 3 + s.random.IntN(3)
 	for _, k := range kinds {

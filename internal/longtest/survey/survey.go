@@ -53,8 +53,8 @@ func Find(e *zktest.Ensemble, queues []string) (differences []string, last strin
 	return differ(all), last
 }
 
-// repeat calls ask count times, with pauses in between. It stops early if all
-// servers agree.
+// repeat calls the function ask up to count times, with pauses in between. It
+// stops early if all servers agree.
 func repeat(ask func() []view, pause func()) [][]view {
 	all := [][]view{ask()}
 	for len(all) < count && !agree(all[len(all)-1]) {
