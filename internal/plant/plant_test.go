@@ -29,7 +29,7 @@ const (
 	patience = time.Minute
 )
 
-// kits maps each value of Kit to the drivers whose kits must see the fault.
+// kits lists, by the Kit of a patch, the drivers whose kits must see the fault.
 var kits = map[string][]string{
 	"":         nil,
 	"each":     {"contrib/redisdriver", "contrib/sqldriver/postgres", "contrib/sqldriver/mysql", "contrib/sqldriver/sqlite"},
@@ -75,8 +75,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// check fails the test unless the patch applies, the result is valid Go, and its
-// test exists. It returns the patched files.
+// check fails the test unless the patch applies, the result is valid Go, and
+// the test that the patch names exists. It returns the patched files.
 func (p *patch) check(t *testing.T) (files map[string]string) {
 	files, err := p.apply(root)
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	t.Errorf("no seed of %d sees that %s", limit, p.fault)
 }
 
-// simulate runs n seeds. A run that does not end in time has seen the fault.
+// simulate runs n seeds. A run that takes too long has seen the fault, too.
 func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -154,8 +154,8 @@ func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	return failure.FindString(string(out)), err != nil
 }
 
-// goTool runs the go command in a directory. An overlay makes it read the files
-// in place of the repository's own.
+// goTool runs the go command in a directory. An overlay makes it read these
+// files in place of the repository's own.
 func goTool(t *testing.T, files map[string]string, dir, verb string, args ...string) (string, error) {
 	t.Helper()
 	temp := t.TempDir()
