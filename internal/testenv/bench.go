@@ -39,7 +39,7 @@ func Dlock(b *testing.B, driverName, dsn string) Way {
 }
 
 // Connection returns a Way that uses a database without dlock. Each contender
-// opens a connection and calls once to lock and unlock on it.
+// opens a connection, on which the function once locks and unlocks.
 func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
 	return Way{name, func() func() error {
 		db, err := sql.Open(sqlDriver, dsn)

@@ -22,8 +22,8 @@ type Dependency struct {
 	Install string
 }
 
-// Require ends the test if err, which says what is missing, is not nil: the
-// test fails if d is required, and is skipped otherwise. The first skip in a
+// Require does nothing if err is nil. Otherwise err says what is missing, and
+// the test fails if d is required, and is skipped if not. The first skip in a
 // test binary is also reported on standard error and on the terminal, if there
 // is one.
 func (d Dependency) Require(t testing.TB, err error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Connect begins a session, within 30 seconds, that is closed when the test
-// ends. It fails the test if the driver rejects the data source name.
+// Connect begins a session, and closes it when the test ends. It gives up after
+// 30 seconds. It fails the test if the driver rejects the data source name.
 func Connect(t testing.TB, d driver.Driver, dsn string) (driver.Session, error) {
 	t.Helper()
 	c, err := d.OpenConnector(dsn)
@@ -37,7 +37,7 @@ func Session(t testing.TB, d driver.Driver, dsn string) driver.Session {
 	return s
 }
 
-// LockLater takes a lock in the background, and sends it when it is granted.
+// LockLater takes a lock in the background, and sends it once it is granted.
 func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -48,8 +48,9 @@ func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	return granted
 }
 
-// RefuseDSNs checks that a driver refuses each data source name in texts. The
-// error must contain the prefix and the name's text, but not the secret.
+// RefuseDSNs checks that a driver refuses the keys of texts as data source
+// names, with an error that has the prefix and the key's text, but not the
+// secret.
 func RefuseDSNs(t testing.TB, d driver.Driver, prefix, secret string, texts map[string]string) {
 	t.Helper()
 	for dsn, text := range texts {

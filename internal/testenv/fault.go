@@ -163,8 +163,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold delays f and returns true if f is an event and events are being held,
-// that is, h is not nil. The caller holds proxy.mu.
+// hold delays f and returns true if f is an event and events are being held. If
+// none are, h is nil. The caller holds proxy.mu.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

@@ -10,10 +10,10 @@ import (
 // else in the data source names and errors.
 const passwordLetters = "QZJK"
 
-// KeepPasswords checks that no error from open contains four consecutive bytes
-// of a password. It generates passwords with characters that ought to be
-// escaped, and substitutes them for PASSWORD in each of forms, which are data
-// source names.
+// KeepPasswords checks that no error from the function open contains four
+// consecutive bytes of a password. It generates passwords with characters that
+// ought to be escaped, and puts them in place of the word PASSWORD in the data
+// source names forms.
 func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
 	t.Helper()
 	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"

@@ -38,9 +38,9 @@ var slowDiskSource []byte
 // slowDiskLibrary delays fsync and fdatasync, so that a server sees a slow disk.
 var slowDiskLibrary = newLibrary("slowdisk", "TESTENV_DISK_DELAY", slowDiskSource)
 
-// RequireCompiled ends the test if err, which says why a C program does not run
-// on this machine, is not nil. On Linux, where only packages can be missing, the
-// test fails if the store is required. Otherwise it is skipped.
+// Unless err is nil, it says why a C program does not run on this machine, and
+// RequireCompiled skips the test. On Linux, where only packages can be missing,
+// the test fails instead if the store is required.
 func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
 	t.Helper()
 	st.Require(t)

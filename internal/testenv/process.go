@@ -138,8 +138,8 @@ func (p *process) stop() error {
 	return p.supervisor.stop()
 }
 
-// Down reports whether the server was not started, or was killed or stopped by
-// its test.
+// Down reports whether the server is down because its test has not started it,
+// or has killed or stopped it.
 func (p *process) Down() bool { return p.Pid() == 0 }
 
 // Pid returns the server's process ID, or 0 while it is down.

@@ -176,9 +176,9 @@ func (p *Proxy) Frames(op int32) int {
 	return p.counts[op]
 }
 
-// OnRequest sets a hook, or removes it if nil. The hook is called with every
-// request before it is forwarded, from any of the proxy's goroutines, and may
-// call methods of the proxy.
+// OnRequest makes the proxy call hook with the op of every request before it
+// forwards the request. If hook is nil, this ends. The hook may be called from
+// any of the proxy's goroutines, and may call methods of the proxy.
 func (p *Proxy) OnRequest(hook func(op int32)) {
 	p.change(func() { p.hook = hook })
 }

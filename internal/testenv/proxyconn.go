@@ -65,8 +65,8 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read reads frames from the connection from and adds them to the queue of
-// direction d, until that connection ends.
+// read reads frames from one side and adds them to the queue of direction d,
+// until that side's connection ends.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)

@@ -30,7 +30,7 @@ type Rotation struct {
 	Refused      string // part of the error for a wrong password
 }
 
-// Run checks that locks stay held, and that errors meanwhile are temporary.
+// Run checks that each lock stays held, and that all errors are temporary.
 func (r Rotation) Run(t *testing.T) {
 	file, current := t.TempDir()+"/password", atomic.Value{}
 	set := func(text string) {

@@ -18,16 +18,16 @@ type Store struct {
 	Package string        // package that starts the servers; appears in messages
 	Find    func() error  // returns an error that says what is not installed
 	Ports   int           // number of ports of each server; 0 means one
-	User    string        // runs the servers if the tests run as root, which some stores refuse
+	User    string        // the servers' user if the tests run as root, as which some stores refuse to run
 	Apart   time.Duration // minimum time between two starts of a server
 
 	mu     sync.Mutex
 	shared *process // guarded by mu; nil until started
 }
 
-// Configure writes the files of server s. all are the servers that are started
-// together, including s. Configure returns the command line, and a function
-// that reports whether s itself answers, not another server on the same port.
+// Configure writes the files of server s, one of all that are started together.
+// It returns the command line, and a function that reports whether s itself
+// answers, not another server on the same port.
 type Configure func(s *Server, all []*Server) (command []string, ready func() bool)
 
 // Server is a server process of a store. Its methods fail the test on an error,

@@ -54,9 +54,9 @@ func stopped(pid int) bool {
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// running reports whether the process exists and is not a zombie. If the first
-// process of a container does not reap orphans, they remain zombies forever.
-// Without /proc, running takes a zombie for a process.
+// running reports whether the process exists and has not exited. One that has
+// exited may stay as a zombie forever, because in some containers nothing reaps
+// orphans. Without /proc, running takes a zombie for a process.
 func running(pid int) bool {
 	state, _ := stat(pid)
 	return state != 'Z' && syscall.Kill(pid, 0) == nil
