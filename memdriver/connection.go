@@ -27,7 +27,7 @@ type loss struct {
 	held      *held
 }
 
-// held is a request to be delivered later. serve is nil until it is sent.
+// held is a request to be delivered later. serve is nil before it is sent.
 type held struct{ serve func() }
 
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
@@ -89,8 +89,8 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 }
 
 // roundTrip sends a request and waits for the reply. When the request arrives,
-// it calls serve with the store's mutex held. It returns false if the request
-// or the reply is lost, or if quit is closed first.
+// it calls the function serve with the store's mutex held. It returns false if
+// the request or the reply is lost, or if quit is closed first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)

@@ -98,7 +98,7 @@ func (f Faults) lose(s driver.Session, l loss) {
 	f.on(s, func(ms *session) { ms.conn.losses = append(ms.conn.losses, l) })
 }
 
-// on calls do with a session of this store, while it holds the store's mutex.
+// on holds the store's mutex while do changes a session of this store.
 func (f Faults) on(s driver.Session, do func(*session)) {
 	ms := f.session(s)
 	f.store.mu.Lock()

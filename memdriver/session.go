@@ -119,7 +119,7 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 // Create arrives later (rule 4 of package driver). It retries in the background
 // until the store confirms, or the lease ends and the node goes with the
 // session. This store identifies the node by the number of the call; other
-// drivers can use the data of the call.
+// drivers can use the node's data.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -226,7 +226,7 @@ func (s *session) Close() error {
 // sets stopped, after which requests are no longer served and no goroutine is
 // started.
 func (s *session) keepLease() {
-	s.lease.Run(func(ctx context.Context) error { // a failed request is not repeated: the next follows soon
+	s.lease.Run(func(ctx context.Context) error { // a failed heartbeat is not repeated: the next follows soon
 		return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
 	})
 	s.watches.End()

@@ -94,7 +94,7 @@ func (st *Store) expire(r *record) {
 // The methods below require mu.
 
 // dropIfSilent drops the session if it has been silent for its timeout.
-// Otherwise it rearms the record's timer, because requests do not reset it.
+// Otherwise it rearms the record's timer, which requests do not reset.
 func (st *Store) dropIfSilent(r *record) {
 	if left := r.timeout - time.Since(r.heard); left <= 0 {
 		st.drop(r)
@@ -239,7 +239,7 @@ func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte)
 }
 
 // allInQueue reports whether the node of p and all nodes in ahead still exist.
-// It identifies them by name and, if p has one, by its token.
+// It finds them by name. If p has a token, the node must have it, too.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {
