@@ -18,13 +18,12 @@ import (
 //
 //	multi(set the data of its own node; delete that node)
 //
-// The watch of the next waiter reports the write; if the node is removed in any
-// other way, the watch reports a deletion instead. A client that can write to
-// another session's contender could therefore make it look released, and the
-// next waiter would hold the lock at the same time as the holder. So only the
-// session that made a contender may write to it. A session logs in as the user
-// of the data source name and, in addition, under a generated secret. Only this
-// second login may write to the session's nodes.
+// The watch of the next waiter then reports a write. If the node is removed in
+// any other way, the watch reports a deletion. A client that could write to
+// another session's node could make the lock look released, and the next waiter
+// would hold it at the same time as the holder. So only the session that made a
+// node may write to it. For this, a session has a generated login, besides the
+// user of the data source name. Only the generated login may write.
 //
 // The last line of a contender's data, "#dlock guarded", marks a contender that
 // is protected in this way. A node without it may be writable by other clients,
@@ -121,8 +120,8 @@ func (s *settings) ancestorACL() []zk.ACL {
 
 func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 
-// checkQueueACL returns an error if another user may alter the queue. It
-// records in info the epoch and the ACL version that it has checked.
+// checkQueueACL returns an error if another user may alter the queue. It stores
+// the epoch and the ACL version that it has checked in *info.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -180,8 +179,8 @@ func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// A second entry of one scheme belongs to another user, even if its
-		// digest looks the same: only ADMIN sees digests.
+		// Only one entry of a scheme can be this user's, even if others look
+		// the same, because the server hides digests from all without ADMIN.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}

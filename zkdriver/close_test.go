@@ -64,7 +64,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 	}
 }
 
-// An attempt to end a lost session first reconnects, which makes the server
+// Each attempt to end a lost session first reconnects, which makes the server
 // keep the session for another timeout. If every attempt then timed out, the
 // session would live forever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {

@@ -23,8 +23,8 @@ type Driver struct {
 	// tls_key. If ServerName is empty, the certificate must name the host
 	// in the data source name.
 	TLS *tls.Config
-	// Password, if set, returns the password of the user in the data source
-	// name, which then has none. It is called for each session.
+	// Password, if set, returns the user's password for the data source name,
+	// which must then contain none. It is called for each session.
 	Password func(ctx context.Context) (string, error)
 }
 

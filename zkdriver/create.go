@@ -206,11 +206,10 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 }
 
 // prefetch is a list of the queue that is requested right behind a create,
-// before the create is answered. It saves a round trip for a contender that is
-// not alone but need not wait. If the contender has to wait, the list is
-// wasted: it shows a holder that is about to release, and has to be repeated. A
-// server answers the requests of a connection in order, so the list shows the
-// new node.
+// before the create is answered. It shows the new node, because a server
+// answers the requests of a connection in order. It saves a round trip for a
+// contender that is not alone but need not wait. A contender that has to wait
+// does not use it, because it lists the queue again when it is woken.
 type prefetch struct {
 	cancel func() bool // prevents the request for the list; returns false if it is too late for that
 	done   chan struct{}
@@ -229,8 +228,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 }
 
 // prefetched waits for the list and returns the nodes in it that are ahead of
-// the new node n, and whether there are nodes behind n. If known is false, the
-// list lacks n or has failed, or the session has ended.
+// the new node n, and whether there are nodes behind n. The result known is
+// false if there is no list, or if it lacks n.
 func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:
@@ -296,10 +295,10 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create will not return. If the removal fails, the
-// node may still exist, and is removed later as an orphan. Create must then
-// fail rather than retry: orphans are found by their data, so the node of a
-// retry, which has the same data, would be removed, too.
+// discard removes a node that Create will not return. If that fails, the node
+// may still exist, and is removed later as an orphan. Create must then fail
+// rather than retry: orphans are found by their data, which the node of a retry
+// would share, so that node would be removed too.
 func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

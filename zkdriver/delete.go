@@ -13,9 +13,9 @@ import (
 
 // Delete implements driver.Session. The first Delete of a node usually takes
 // one request. If another session's node may have the name by now, Delete first
-// reads the node and checks its token and owner. Even then it would remove the
-// wrong node if, between read and removal, an operator removed the queue, and a
-// client on this host recreated the queue and a node of the same name.
+// reads the node and checks its token and owner. Only if an operator removes
+// the queue after that check, and a client on this host makes a new queue with
+// a node of the same name, does Delete remove the wrong node.
 //
 // For the cause Released, the removal begins with a write to the node, which
 // tells the watching waiter that it was a release. A session without a secret
@@ -80,12 +80,12 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 }
 
 // mayRemoveUnread reports whether this session may remove its node by name
-// without reading it first. That is safe only if another session's node of the
-// same name cannot be removed by mistake. With a secret, the server refuses the
-// write to another session's node and with it the whole release. The removal
-// for another cause has no such write, so it relies on the session's watch,
-// which opens 0.3 s after the grant: an operator would have to remove the queue
-// before that. Without a secret, an open watch must show that the node still
+// without reading it first, that is, without hitting another session's node
+// that got the name after an operator removed the queue. With a secret, the
+// server refuses to release another session's node, because a release begins
+// with a write to the node. A removal for another cause has no write. It relies
+// on the session's watch, which reports a removed queue from 0.3 s after the
+// grant on. Without a secret, an open watch must show that the node still
 // exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.exists() {
@@ -103,7 +103,7 @@ func (s *session) deleteDoubtful(queue string, n *ownNode) error {
 	return err
 }
 
-// deleteChecked reads nodes by name, and removes the one with the token.
+// deleteChecked reads the named nodes and removes the one with the given token.
 func (s *session) deleteChecked(queue string, token int64, names []string) error {
 	for range 4 {
 		done, err := s.readAndDelete(queue, token, names)
@@ -142,9 +142,9 @@ func (s *session) readAndDelete(queue string, token int64, names []string) (done
 }
 
 // Remove implements driver.Inspector. It reads the node, compares the token,
-// and deletes the node unless it has changed since. It could remove another
-// node only if an operator removed the queue between these two requests, and a
-// client on the node's host recreated the queue and a node of that name.
+// and deletes the node unless it has changed since. It removes another node
+// only if an operator removes the queue between these two requests, and a
+// client on the node's host makes a new queue with a node of the same name.
 // Waiters do not take the removal for a release, because no write precedes it.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {

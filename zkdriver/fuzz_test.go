@@ -41,7 +41,7 @@ func FuzzTrailer(f *testing.F) {
 		require.Equal(t, want, e)
 		require.Equal(t, data, got)
 
-		// The data of a node may have been written by any client.
+		// Any client can create nodes, so their data can be anything.
 		inner, e, marked := splitTrailer(data)
 		require.True(t, bytes.HasPrefix(data, inner))
 		if marked {

@@ -31,9 +31,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which the session must not end. On a slow machine the
-// session may end nonetheless, in which case lives retries with a longer
-// timeout.
+// lives runs a test in which the session must not end. If it ends nonetheless,
+// because the machine is slow, the test runs again with a longer timeout.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -83,8 +82,8 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session that connects through its own proxy. raw is a plain
-// go-zookeeper client of the same server.
+// fixture is a session that connects through its own proxy. The field raw
+// is a plain go-zookeeper client of the same server.
 type fixture struct {
 	*session
 	t      testing.TB

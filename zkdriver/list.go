@@ -129,9 +129,9 @@ func (n *storedNode) info(epoch int64) driver.NodeInfo {
 	return info
 }
 
-// Walk implements driver.Inspector. It reads the nodes one by one and returns the
-// queues that have contenders. It skips nodes that this user may not read, but
-// returns an error if the node of prefix is one of them.
+// Walk implements driver.Inspector. It reads the nodes one by one and returns
+// the queues that have contenders. It skips nodes that this user may not read,
+// but fails if the user may not read the node of the prefix itself.
 func (s *session) Walk(ctx context.Context, prefix string) ([]string, error) {
 	if prefix != "" {
 		if err := s.settings.checkQueue(prefix); err != nil {

@@ -71,17 +71,17 @@ const successor = "new\u00a0sequences"
 
 func successorOf(queue string) string { return queue + "/" + successor }
 
-// predecessorOf returns the queue whose successor node the given path names. If
-// ok is false, the path does not name a successor.
+// predecessorOf returns the queue to which a successor belongs. If ok is false,
+// the argument is not a successor.
 func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
 // keptValues is the node below which [driver.Inspector] values are stored. The
 // value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
-// is not below the queue's own node, because a node with children cannot be
-// removed, and Create counts the children of that node. The no-break spaces
-// keep these nodes apart from queue names.
+// is not below the queue's own node, which could then not be removed, and whose
+// children Create counts. The no-break spaces keep these nodes apart from queue
+// names.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"
@@ -223,8 +223,8 @@ var (
 	}
 )
 
-// curatorWriter marks a writer. Curator's readers treat every node as a writer
-// that has this text anywhere in its name.
+// curatorWriter marks a writer. Curator's readers treat every node with this
+// text anywhere in its name as a writer.
 const curatorWriter = "__WRIT__"
 
 func layoutOf(name string) (*layout, error) {
@@ -272,8 +272,8 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 }
 
 // shown returns the name by which callers know a stored node. If the stored
-// name itself looks like a dlock name, shown appends a tilde, because callers
-// know another node by that name. A name with a tilde counts as a writer's.
+// name itself looks like one of dlock's, shown appends a tilde, because that
+// name stands for another node. A name with a tilde counts as a writer's.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {

@@ -89,8 +89,8 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 }
 
 // removedOtherNode checks whether a removal, which names only a path, has hit
-// another node of this session by mistake (see inFlight). If so, the intended
-// node was already gone, and the error matches driver.ErrGone.
+// another node of this session by mistake (see inFlight). If so, the node that
+// it was meant for was already gone, and the error matches driver.ErrGone.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {
@@ -105,7 +105,7 @@ func (s *session) removedOtherNode(queue string, token int64, name string, r *re
 }
 
 // The driver records facts about a node in the last line of its data, the
-// trailer, as text that operators can read. It is one of
+// trailer, as text that operators can read. The trailer is one of
 //
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000

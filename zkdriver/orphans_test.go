@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// warm makes the session's next Create in each queue a single request.
+// warm uses each queue, so that the session's next Create in it is one request.
 func (b *fixture) warm(queues ...string) {
 	b.t.Helper()
 	for _, q := range queues {

@@ -181,8 +181,8 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 }
 
 // nodeGone forgets the node with the given name after the server has answered
-// that there is none. asked is the result of addedSoFar when the request was
-// sent. Nodes added since are kept, because they may have reused the name.
+// that there is none. The argument asked is what addedSoFar returned when the
+// request was sent. Nodes added since are kept: they may have reused the name.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	seq, ok := sequenceOf(name)
 	if !ok {
@@ -200,7 +200,7 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 
 // queueListed forgets the session's nodes that are missing from a list of the
 // queue. It keeps nodes that were created after zxid, the latest transaction
-// that the list reflects. nodes is in queue order.
+// that the list reflects. The nodes are in queue order.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,7 +218,7 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 }
 
 // queueGone forgets all nodes of a queue that no longer exists, except those
-// added after asked (see nodeGone).
+// added after the request was sent (see nodeGone).
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,9 +279,9 @@ func (o *ownNodes) beginCreation(queue string) *creation {
 }
 
 // endCreation ends a Create and checks whether a removal may have hit its new
-// node by mistake. met reports whether a removal of that name was in flight at
-// the same time. wait has a channel for each such removal that is still in
-// flight. The node must already be recorded among the session's nodes.
+// node by mistake. The result met says whether a removal of that name was in
+// flight meanwhile, and wait has a channel for each one that still is. The node
+// must already be recorded among the session's nodes.
 func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -117,7 +117,7 @@ func (s *session) makeAncestors(path string) error {
 }
 
 // queueCache remembers for each queue how to create nodes, and whether to trust
-// writes to them. Dropping an entry costs only the request that reads it again.
+// writes to those nodes. A dropped entry is read again with one request.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -211,8 +211,8 @@ func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns whether writes in a queue are trusted. If the result is unread,
-// the caller must read the ACL and call setTrust.
+// trust returns whether writes in a queue are trusted. If unread is set in the
+// result, the caller must read the ACL and call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,7 +233,7 @@ func (q *queueCache) trust(queue string) writeTrust {
 	return t
 }
 
-// setTrust stores t, unless there is a later epoch or ACL version.
+// setTrust stores t, unless a later epoch or ACL version is stored already.
 func (q *queueCache) setTrust(queue string, t writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -260,13 +260,13 @@ func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 //
 // All sessions must agree on where the contenders are. A session uses a
 // successor only after it has seen that the queue's own node has no sequences
-// left and no contender. That remains true as long as the own node exists,
-// because a Create in it gets a sequence past the limit and therefore removes
-// its node again. And the own node exists as long as its child, the successor,
-// does. What the session has seen is therefore valid for one epoch of the
-// successor. The answers to Create and List show that epoch, which is later
-// than the epoch of the own node. A session that does not know of the successor
-// finds it with its next List or Create.
+// left and no contender. This stays true as long as that node exists, because a
+// Create in it gets a sequence past the limit and therefore removes the new
+// contender again. And that node exists as long as its child, the successor,
+// does. So what the session has seen is valid for one epoch of the successor.
+// Answers to Create and List show that epoch, which is later than that of the
+// own node. A session that does not know of the successor finds it with its
+// next List or Create.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
@@ -286,7 +286,7 @@ func hasContender(children []string) bool {
 }
 
 // follow checks whether the contenders have moved to the queue's successor, and
-// records it if so. children and stat are those of the queue's own node.
+// records it if so. Both children and stat are those of the queue's own node.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -375,10 +375,10 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
-// startOver removes the node of an empty queue. If the node is one this driver
-// would make, the next Create makes it again. Otherwise startOver recreates it
-// in the same transaction with its ACL and data. The new node is never a
-// container, because a Stat does not show whether the old one was.
+// startOver removes the node of an empty queue. If the next Create would make
+// the same node again, that is all. Otherwise startOver recreates it in the
+// same transaction with its ACL and data. The new node is never a container,
+// because a Stat does not show whether the old one was.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

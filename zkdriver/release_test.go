@@ -194,9 +194,9 @@ func TestHandOverByListing(t *testing.T) {
 	}
 }
 
-// A client that may create nodes can forge a contender's node and then release
-// it. If the client may delete nodes as well, it gains nothing by that, and
-// only then is a release trusted.
+// A client that may create nodes can forge a contender's node and then fake its
+// release. Only if the client may delete nodes as well, and so gains nothing by
+// that, is a release trusted.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]

@@ -296,8 +296,8 @@ func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 }
 
 // The node of a queue may have been created as the ancestor of other queues,
-// with an ACL that lets every client create nodes below it. The user who has
-// created it can nonetheless lock it.
+// with an ACL that lets every client create nodes below it. The user who
+// created it must be able to lock it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

@@ -48,9 +48,9 @@ func (c *valueCache) set(queue string, k valueStat) {
 //
 //	multi(check of the own node; setData or create of the value)
 //
-// which is refused if either has changed since. A node is checked by its name,
-// so the check would pass if an operator removed the queue in between, and a
-// client then created a node of the same name in a new queue.
+// which is refused if either has changed since. The check names only a path, so
+// it also passes if an operator has removed the queue in between, and a client
+// has made a new queue with a node of the same name.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // Watch implements driver.Session. It watches each node's data, because a
 // release begins with a write to the node. If a node is missing, the server
 // sets no watch, so the driver ends the driver.Watch itself. The server's
-// answer for p shows whether another node has taken the name of p.
+// answer for the node p shows whether another node has taken its name.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
@@ -155,7 +155,7 @@ type watches struct {
 	stale       map[string]int // number of watches set on an earlier connection, by queue path
 }
 
-// watch is a watch of one path in the server, in watches.paths until it ends.
+// watch is what the driver knows of the server's watch of one path.
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
@@ -164,8 +164,8 @@ type watch struct {
 	over        bool // whether the watch has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
 
-	// Set when the server reports a write to the node. fresh is false if the
-	// report may be due to a reconnect: see (*watches).wrote.
+	// Set when the server reports a write to the node. The write is fresh
+	// unless the report may be due to a reconnect: see (*watches).wrote.
 	written, fresh bool
 }
 
@@ -379,8 +379,8 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 // is gone as well, the caller learns only that the watch has ended.
 //
 // A release may be reported before the server has answered the request to watch
-// the own node. If that answer then shows that the own node exists, the node
-// also existed at the time of the release.
+// the own node. That does no harm: if the answer shows that the own node
+// exists, it also existed at the time of the release.
 func (s *subscriber) notify(e event) {
 	released := s.event == releaseEvent
 	s.event = max(s.event, e)
@@ -399,7 +399,7 @@ func (s *subscriber) notify(e event) {
 	}
 }
 
-// keepOnly unsubscribes s from all watches except one, which may be nil.
+// keepOnly unsubscribes s from all watches except the given one, if any.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watching {
 		if w != only {

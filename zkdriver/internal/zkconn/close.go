@@ -19,7 +19,7 @@ const (
 	// session. It grows with each attempt, up to maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
-	// exitTimeout limits how much longer than closeTimeout shutDown waits for
+	// After closeTimeout, exitTimeout limits how long shutDown waits for
 	// go-zookeeper's goroutines to exit.
 	exitTimeout = 2 * time.Second
 )
@@ -78,9 +78,9 @@ func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// An attempt first reconnects, which makes the server keep the session for
-	// another timeout. If every attempt then timed out, the session would never
-	// end, so later attempts get more time.
+	// Each attempt first reconnects, which makes the server keep the session
+	// for another timeout. If every attempt then timed out, the session would
+	// never end, so later attempts get more time.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {

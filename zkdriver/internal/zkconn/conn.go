@@ -58,8 +58,8 @@ type Events interface {
 	// any call of Changed for events of the next connection.
 	Disconnected()
 
-	// Ended reports that the session has ended and that no watch will fire
-	// any more. It may be called several times.
+	// Ended reports that the session has ended, and with it all watches. It may
+	// be called several times.
 	Ended()
 
 	// Watching reports whether the server may hold watches of the session. If
@@ -118,13 +118,13 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 // Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
-// Outage returns the least time for which a holder that is cut off keeps its
-// locks, and the longest outage that its locks always survive. It assumes that
-// round trips take as long as they did lately.
+// Outage returns how long, at the least, a holder keeps its locks while it is
+// cut off, and how long an outage may be without ever costing them. It assumes
+// that round trips take as long as they did lately.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
-// failed records the error of an attempt to connect, which the lease's error
-// includes if the lease runs out.
+// failed passes the error of an attempt to connect to the lease. If the lease
+// runs out, its own error will include that error.
 func (c *Conn) failed(err error) {
 	if c.lease != nil {
 		c.lease.Failed(err)
@@ -141,14 +141,13 @@ func (c *Conn) end(cause error) {
 // Dial begins a session and waits for the server to confirm it, at most for
 // Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
 // other error matches driver.ErrUnavailable if another attempt may succeed.
-// After an error, Dial closes the session that it may have begun; if the server
-// does not answer that request, the server may keep the session until its
-// timeout.
+// After an error, Dial closes any session that it has begun. If the server does
+// not answer that request, it may keep the session until the session timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
 	}
-	if _, err := config.TLS.Load(); err != nil { // rather than retry it until ConnectTimeout
+	if _, err := config.TLS.Load(); err != nil { // fail now rather than retry until ConnectTimeout
 		return nil, err
 	}
 	c := &Conn{config: config, dialer: newDialer(config), containers: semaphore.NewWeighted(maxContainers),
@@ -222,9 +221,9 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// Never resume a session after its lease has ended, not even for Close,
-	// which uses endInStore. go-zookeeper would set its watches again while
-	// shutting down, which is a data race in go-zookeeper.
+	// Never resume a session after its lease has ended, not even to end it in
+	// the store: endInStore does that. go-zookeeper would set its watches again
+	// while shutting down, which is a data race in go-zookeeper.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}

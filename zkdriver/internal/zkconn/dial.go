@@ -113,8 +113,8 @@ func (d *dialer) dialled(host, address string) {
 }
 
 // dialAgain starts another dial after each interval and returns the first
-// result. If the network drops packets, the operating system resends them only
-// after 1 s, 3 s and 7 s, which may be long after the network has recovered.
+// result. Waiting for a single dial could take too long: the operating system
+// resends a lost packet only after 1 s, 3 s and 7 s.
 func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session, and ends it if a server answers
-// for another. It implements go-zookeeper's zk.HostProvider and zk.Dialer.
+// dialer makes the connections of one session, and ends the session if a reply
+// names another one. It implements zk.HostProvider and zk.Dialer.
 type dialer struct {
 	config Config
 	hosts  []string // the hosts of config, in random order
@@ -72,8 +72,8 @@ func (d *dialer) Len() int            { return len(d.hosts) }
 func (d *dialer) Connected()          {}
 
 // Next returns the next host. If retryStart is true, go-zookeeper sleeps for a
-// second and then checks whether it was closed. That is needed only after
-// close; otherwise dial pauses between attempts.
+// second and then checks whether its client was closed. Only a closed dialer
+// needs that; otherwise dial itself pauses between attempts.
 func (d *dialer) Next() (server string, retryStart bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,7 +197,7 @@ func (d *dialer) logins() [][]byte {
 	return d.config.Logins()
 }
 
-// recordFailure implements connOwner. c is nil if no connection was made.
+// recordFailure implements connOwner. The connection is nil if none was made.
 // recordFailure is not called after a successful handshake.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
@@ -221,8 +221,8 @@ func (d *dialer) recordFailure(c *frameConn, err error) {
 	}
 }
 
-// checkReply implements connOwner. If the server says that the session has
-// expired, or answers for another session, checkReply ends this session.
+// checkReply implements connOwner. If the reply says that the session has
+// expired, or is for another session, checkReply ends this session.
 func (d *dialer) checkReply(r connectReply) error {
 	d.mu.Lock()
 	session, timeout, closed := d.session, d.timeout, d.closed

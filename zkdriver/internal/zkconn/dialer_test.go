@@ -23,8 +23,8 @@ type watching struct{ noEvents }
 func (watching) Watching() bool { return true }
 
 // go-zookeeper sets the watches again by asking for changes since the last zxid
-// that the session has seen. If another request overtook this one, it could set
-// a new watch, and an older change would then end that watch.
+// that the session has seen. If another request were sent before that, it could
+// set a new watch, which an older change would then end.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

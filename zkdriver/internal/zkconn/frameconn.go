@@ -33,9 +33,9 @@ const maxRequestPause = 500 * time.Millisecond
 //     watches again, as of the last zxid that the session had seen before. If a
 //     request set a new watch first, an older change could end the new watch.
 //   - It tracks the last zxid that the session has seen, and writes it into the
-//     requests that name it. It hides zxids from go-zookeeper, which has a data
-//     race there: one goroutine reads the last zxid to set the watches while
-//     another may write it.
+//     requests that connect and set watches. It hides zxids from go-zookeeper,
+//     which has a data race there: one goroutine reads the last zxid to set the
+//     watches while another may write it.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape: see checkShape.
 //
@@ -85,8 +85,8 @@ type connOwner interface {
 	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
-	// broken reports a connection that broke after its handshake. It is
-	// called before go-zookeeper notices.
+	// broken is called when a connection breaks after its handshake, before
+	// go-zookeeper notices.
 	broken(*frameConn)
 
 	// lastZxid holds the zxid of the session's last reply.
@@ -150,8 +150,8 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	case opMulti:
 		c.owner.sending(frame)
 	case opSetWatches:
-		// Without an earlier connection, since is zero. Any zxid will do then,
-		// because there are no watches to set again.
+		// On the session's first connection, c.since is zero. Any zxid will do
+		// then, because there are no watches to set again.
 		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)
@@ -180,7 +180,7 @@ func withZxid(request []byte, at int, zxid int64) []byte {
 // expectReply records a request's opcode, which tells the shape of its reply.
 func (c *frameConn) expectReply(xid, opcode int32) {
 	if xid < 0 {
-		return // the reply is empty
+		return // its reply has no body to check
 	}
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -204,7 +204,7 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches are set again, or for most.
+// pauseRequests delays requests until the watches are set again or time is up.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -350,7 +350,7 @@ func (c *frameConn) nextFrame() error {
 	return nil
 }
 
-// readFrame reads a frame of that size. It allocates memory only as bytes
+// readFrame reads a frame of the given size. It allocates memory only as bytes
 // arrive, because a broken or hostile server may announce any size.
 func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
@@ -408,8 +408,8 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame of the handshake. It returns an error if fewer
-// than least bytes follow the frame's header.
+// readHandshake reads one frame of the handshake. A frame whose body is shorter
+// than the given minimum is an error.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

@@ -122,8 +122,8 @@ func FuzzReplies(f *testing.F) {
 }
 
 // frames returns the bytes before the first frame of an impossible length, and
-// whether one of the frames in them answers the request xid. The last frame may
-// be truncated.
+// whether one of the frames in them answers the request with the given xid. The
+// last frame may be truncated.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {

@@ -17,9 +17,9 @@ import (
 // has heard from whenever its leader pings it, every half tick. So an answer
 // alone proves nothing: a server that has lost its leader goes on answering
 // pings and reads, while the leader hears nothing and ends the session. A
-// deposed leader that does not know it yet goes on answering a Sync until its
-// syncLimit has passed, while the new leader counts by its own clock. It cannot
-// answer a write, because a write needs a quorum.
+// deposed leader that does not know of the new one cannot answer a write, which
+// needs a quorum. But it answers Syncs until its syncLimit has passed, while
+// the new leader counts by its own clock.
 //
 // # The rule
 //
@@ -120,7 +120,7 @@ func (k *keepalive) addressesAre(n int) {
 	k.schedule.addresses = n
 }
 
-// connected starts a new connection. Requests of earlier ones no longer prove
+// connected starts a new connection. Answers on earlier ones no longer prove
 // anything, because their server may have lost its leader.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
@@ -154,8 +154,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 var errNoWrite = errors.New("no write has been answered on this connection")
 
 // countFromWrite makes the lease count from schedule.strong, because the session
-// now has a node. k.hasNodes must already return true. It fails if too little of
-// the lease would be left.
+// now has a node. k.hasNodes must already return true. If too little of the
+// lease would be left, countFromWrite fails.
 func (k *keepalive) countFromWrite() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,9 +178,9 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends. For each it calls send, which must
-// return at once, and call ended later, when the request was answered or has
-// failed. If a connection goes silent, run calls giveUp to close it.
+// run sends heartbeats until the lease ends. For each one it calls the function
+// send, which must return at once and call ended when the request was answered
+// or has failed. If a connection goes silent, run calls giveUp to close it.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()

@@ -60,7 +60,7 @@ const (
 // So frameConn rejects malformed replies.
 
 // checkShape returns an error if reply is not a well-formed reply to a request
-// with the given opcode. reply does not include the length field.
+// with the given opcode. The reply comes without its length field.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -86,7 +86,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape checks the shape of a reply, and sets wrong if it is malformed.
+// replyShape checks the shape of a reply. A malformed one sets the field wrong.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -163,8 +163,8 @@ func (r *replyShape) bytes() {
 	}
 }
 
-// each parses a list by calling item for each element. size is the minimum size
-// of an element, which limits the number of elements in a reply.
+// each parses a list by calling item for each element. The argument size is the
+// minimum size of an element, which limits their number in a reply.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {
@@ -183,8 +183,8 @@ func (r *replyShape) each(size int, item func()) {
 const maxPrinted = 1024
 
 // Printable returns s in a form that is safe in an error text, because other
-// clients choose the names of their nodes. It shortens a long s, and quotes an
-// s with unprintable characters.
+// clients choose the names of their nodes. It shortens a long text, and quotes
+// a text that has unprintable characters.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // bytes kept at the end, which include a node's sequence

@@ -50,9 +50,9 @@ func (c *Conn) Sync(path string) error {
 
 // CountFromWrite makes the lease count from an answered write. It must be
 // called after Create has made a node, when HasNodes already returns true, and
-// before Create returns: see keepalive. It sends a write only if the session
-// has moved to another connection since, so that the answer to the Create does
-// not count.
+// before Create returns: see keepalive. The Create itself is such a write,
+// unless the session has reconnected since. Then CountFromWrite sends another
+// write.
 func (c *Conn) CountFromWrite() error {
 	err := c.keepalive.countFromWrite()
 	if !errors.Is(err, errNoWrite) {
@@ -170,7 +170,7 @@ func (c *Conn) awaitContainers() {
 	}
 }
 
-// Delete removes a node if it has that version. The version -1 matches any.
+// Delete removes a node of the given version. The version -1 matches any.
 func (c *Conn) Delete(path string, version int32) error {
 	return c.ask(toQuorum, func() error { return c.client.Delete(path, version) })
 }
@@ -180,9 +180,9 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	return results, err
 }
 
-// AfterSend calls run once, when a transaction that contains these bytes is
-// written to a connection. Requests made by run are written after it and, on
-// the same connection, answered after it. run must not block.
+// AfterSend calls the function run once, when a transaction that contains the
+// given bytes is written to a connection. Requests made by run are written
+// after it and, on the same connection, answered after it. run must not block.
 //
 // The function cancel prevents the call, or returns false if it is too late.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
@@ -226,11 +226,11 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 
 // Await runs job on its own goroutine and returns the result, or an error as
 // soon as ctx or the session ends. Since go-zookeeper takes no context, the job
-// itself continues. If Await returns before the job, late receives the job's
-// result, unless late is nil.
+// itself continues in that case. The function late, if not nil, then gets its
+// result.
 //
-// If the session has no connection, Await waits for one before it starts job,
-// because go-zookeeper would queue the request and send it even after the
+// If the session has no connection, Await waits for one before it starts the
+// job, because go-zookeeper would queue the request and send it even after the
 // caller has given up. A job whose ctx can never end runs on the calling
 // goroutine.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {

@@ -58,7 +58,7 @@ const (
 // never is the value of an instant that has not been set yet.
 var never driver.Instant
 
-// newSchedule returns a schedule for the session. A tick of zero is unknown.
+// newSchedule returns a schedule for the session. A tick of zero means unknown.
 func newSchedule(timeout, margin, tick time.Duration, addresses int) *schedule {
 	s := &schedule{timeout: timeout, term: timeout - margin, gap: timeout / 4, addresses: addresses}
 	if tick > 0 {
@@ -81,7 +81,7 @@ func (s *schedule) answerTimeout() time.Duration {
 	return timeout
 }
 
-// connected starts a connection. asked is when its connect request was sent.
+// connected starts a connection, whose connect request was sent at asked.
 // The first connection has created the session, which counts as a write sent at
 // asked. A later connection has proved nothing yet, so a heartbeat is due.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
@@ -97,9 +97,9 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage returns the least time for which a holder that is cut off keeps its
-// locks, and the longest outage that its locks always survive. The latter is
-// shorter, because reconnecting takes a pause and three round trips.
+// outage returns how long, at the least, a holder keeps its locks while it is
+// cut off, and how long an outage may be without ever costing them. The latter
+// is shorter, because reconnecting takes a pause and three round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
@@ -141,7 +141,7 @@ func (s *schedule) proof(r reach, sent, now driver.Instant) {
 	s.roundTrip = max(trip, s.roundTrip-(s.roundTrip-trip)/8)
 }
 
-// provenBy returns the latest touch that a proof sent at that instant proves.
+// provenBy returns the latest touch proven by a proof sent at that instant.
 func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	for i := range s.touches {
 		t := s.touches[(s.newest-i+len(s.touches))%len(s.touches)]
@@ -184,7 +184,7 @@ func (s *schedule) interval(r time.Duration) (p time.Duration, n int) {
 }
 
 // due returns when to send the next heartbeat and how far it must travel. If ok
-// is false, none may be sent until something happens, such as an answer.
+// is false, none is due until something happens, such as an answer.
 func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)))
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -252,7 +252,7 @@ func (s *schedule) giveUpIn(now driver.Instant) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }
 
-// later returns the later of two instants; never is earlier than all others.
+// later returns the later of two instants. An unset one counts as the earlier.
 func later(a, b driver.Instant) driver.Instant {
 	if a == never || b != never && b.Sub(a) > 0 {
 		return b
@@ -260,7 +260,7 @@ func later(a, b driver.Instant) driver.Instant {
 	return a
 }
 
-// earlier returns the earlier of two instants. Neither may be never.
+// earlier returns the earlier of two instants, both of which must be set.
 func earlier(a, b driver.Instant) driver.Instant {
 	if b.Sub(a) < 0 {
 		return b

@@ -333,8 +333,8 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow up to most, and returns the error
-// of its lease.
+// grown runs a session whose round trips grow to the given maximum, and returns
+// the error of its lease.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,9 +467,9 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare returns how long the store keeps the session after the lease has ended,
-// if the given failure happens. If reads is true, the session goes on sending
-// reads.
+// spare makes the given failure happen, and returns how long the store keeps
+// the session after the end of the lease. If reads is true, the session sends
+// reads all the time.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
