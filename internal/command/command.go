@@ -20,8 +20,8 @@ const (
 	usageStatus  = 2 // invalid command line
 )
 
-// command is a subcommand, such as "demo". Its main function gets the remaining
-// arguments and returns the exit status. It stops when ctx is done.
+// command is a subcommand, such as "demo". Its main function gets the arguments
+// after the name and returns the exit status. It stops when ctx is done.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int
@@ -62,7 +62,7 @@ func Main() {
 }
 
 // endings returns the signals, besides an interrupt, that end the program.
-// Under nohup SIGHUP is ignored, and must stay so.
+// Under nohup, which ignores SIGHUP, the program must go on ignoring it.
 func endings() []os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		return []os.Signal{syscall.SIGTERM}

@@ -32,8 +32,8 @@ func (o option) values() []string {
 
 func (o option) isFile() bool { return o.value == "file" }
 
-// completeBash writes a Bash function for complete -F, which Bash calls with
-// the command, the word to complete, and the word before it.
+// completeBash writes a Bash function for "complete -F". Bash calls it with the
+// command, the word to complete, and the word before it.
 func completeBash(w io.Writer, all []manual) {
 	var names []string
 	for _, m := range all {

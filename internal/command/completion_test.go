@@ -33,8 +33,8 @@ func script(t *testing.T, shell string) string {
 	return name
 }
 
-// in runs a shell with these arguments and returns its output. It skips the
-// test if the shell is not installed.
+// The function in runs a shell with the given arguments and returns its output.
+// It skips the test if the shell is not installed.
 func in(t *testing.T, shell string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(shell)

@@ -99,8 +99,8 @@ func (e *examination) run(ctx context.Context) {
 	}
 }
 
-// adviceOn returns what to do about an error of the store. refused is the
-// advice for a store that was reached but has refused the request.
+// adviceOn returns what to do about an error of the store. The argument refused
+// is the advice for a store that was reached but has refused the request.
 func adviceOn(err error, refused string) string {
 	switch {
 	case errors.Is(err, driver.ErrSessionEnded):
@@ -115,7 +115,7 @@ func adviceOn(err error, refused string) string {
 // because of pauses that are normal for a process or a disk.
 const shortTimeout = 4 * time.Second
 
-// describe reports the session, and when a cut-off holder learns of its loss.
+// describe reports the session, and when a cut-off holder notices its loss.
 func (e *examination) describe(info *recipes.ConnectedInfo) {
 	s := info.Session
 	text := fmt.Sprintf("began session %s at %s in %v", cmp.Or(s.ID, "without an id"), cmp.Or(s.Server, "the store"), info.Took.Round(100*time.Microsecond))
@@ -168,7 +168,7 @@ func (e *examination) lock(ctx context.Context) {
 }
 
 // largeDifference is the difference between two clocks above which one of them
-// must be set wrong. Inaccurate synchronization does not explain it.
+// must be set wrong, because synchronized clocks never differ that much.
 const largeDifference = time.Minute
 
 // clock compares the time at which the store made a node, by its own clock,

@@ -31,7 +31,7 @@ func (c checked) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.found, cmp.Or(ctx.Err(), c.err)
 }
 
-// refusing is a connector whose Connect fails with this error.
+// refusing is a connector whose Connect fails with the given error.
 type refusing struct{ error }
 
 func (r refusing) Connect(context.Context) (driver.Session, error) { return nil, r.error }

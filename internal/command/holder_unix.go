@@ -59,7 +59,7 @@ type holderProcess struct {
 	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
 
 	session atomic.Pointer[driver.SessionInfo] // the latest session
-	warned  atomic.Bool                        // whether a driver has logged, since explain last looked, why no session begins
+	warned  atomic.Bool                        // set when a driver logs why no session begins; cleared by explain
 	lock    atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
@@ -70,8 +70,8 @@ type holderProcess struct {
 	notices *json.Encoder // guarded by sending
 }
 
-// interrupted is the cancellation cause of h.ctx after a signal that arrived
-// while no command ran.
+// interrupted is the cancellation cause of h.ctx if a signal arrives while no
+// command runs.
 type interrupted syscall.Signal
 
 func (s interrupted) Error() string { return syscall.Signal(s).String() }
@@ -79,8 +79,8 @@ func (s interrupted) Error() string { return syscall.Signal(s).String() }
 // errOrphaned is the cause of h.ctx after dlock, the parent process, has died.
 var errOrphaned = errors.New("dlock has died")
 
-// holderMain is the main function of the holder process. socket is the number of a
-// file descriptor.
+// holderMain is the main function of the holder process. Its argument is the
+// number of the file descriptor of the socket to dlock.
 func holderMain(socket string) int {
 	// Keep this thread: when it ends, the kernel kills the command that it
 	// started.
@@ -220,8 +220,8 @@ func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 
 var errFailed = errors.New("the command has failed")
 
-// runOncePer is run for -once-per. A run counts only if the command succeeds
-// and dlock, the parent process, is still alive.
+// runOncePer does the work of run for the flag -once-per. A run counts only if
+// the command succeeds and dlock, the parent process, is still alive.
 func (h *holderProcess) runOncePer() int {
 	if err := h.open(); err != nil {
 		return h.refused(err)
@@ -234,7 +234,7 @@ func (h *holderProcess) runOncePer() int {
 		began := time.Now()
 		status, err = h.work(lock)
 		if err == nil && (status != 0 || errors.Is(context.Cause(h.ctx), errOrphaned)) {
-			h.recordFailure(m, lock, began, max(status, 1)) // 1 if dlock has died
+			h.recordFailure(m, lock, began, max(status, 1)) // if dlock has died, status 0 counts as 1
 			err = errFailed
 		}
 		return err
@@ -269,7 +269,7 @@ func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began 
 }
 
 func (h *holderProcess) open() error {
-	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // no logger, because explain prints what it would
+	client, err := h.store().open(dlock.WithLogger(nil), dlock.WithTrace(&recipes.Trace{Connected: h.connected})) // no logger, because explain prints the same messages
 	h.client = client
 	return err
 }
@@ -464,7 +464,7 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	}
 }
 
-// lostBy returns err. If err is not nil, lostBy tells the user of the loss.
+// lostBy returns err and, if it is not nil, tells the user of the loss.
 func (h *holderProcess) lostBy(err error, consequence string) error {
 	if err != nil {
 		h.say("%v%s", err, consequence)
@@ -480,8 +480,8 @@ func since(t time.Time) time.Duration {
 
 // end sends SIGTERM, and after the grace period SIGKILL, to all processes that
 // the command has started, and to the command if it is still running. The grace
-// period ends early when lost is closed or dlock dies. end returns when no
-// process is left.
+// period ends early when the channel lost is closed or dlock dies. end returns
+// when no process is left.
 func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {
@@ -515,8 +515,8 @@ func exitStatus(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// hold keeps the lock for d, or until a signal arrives or dlock dies. It
-// returns an error if the lock is lost.
+// hold keeps the lock for the duration d, or until a signal arrives or dlock
+// dies. It returns an error if the lock is lost.
 func (h *holderProcess) hold(lock *dlock.Lock, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -41,8 +41,8 @@ type lastRun struct {
 	Node      string `json:"node,omitempty"`      // node of the last run
 }
 
-// String returns the lock's value after a failed run. After a success, package
-// recipes writes the value. It finds the last success in both forms.
+// String formats the lock's value after a failed run. It begins with the last
+// success, like the value that package recipes writes after a success.
 func (r lastRun) String() string {
 	succeeded := r.Succeeded
 	if succeeded == "" {

@@ -30,8 +30,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// status returns the exit status for a command that returned status. If a write
-// to standard output has failed, it prints the error and returns a failure.
+// status turns the status returned by a command into the exit status. If a
+// write to standard output has failed, it prints the error and returns failure.
 func (o *output) status(status int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

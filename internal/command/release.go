@@ -57,7 +57,7 @@ func release(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// remove removes the contender's node if ask, which asks the user, returns true.
+// remove shows the contender to the user, and removes it if the user agrees.
 func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask func(question string) bool) error {
 	c, err := t.contender(ctx, lock, node)
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask
 	return nil
 }
 
-// contender returns the contender with this node name, or with this quoted name,
-// as a table shows it. The two cannot be confused: no node name ends in a quote.
+// contender finds a contender by its node name, which may be quoted as in a
+// table. No node name ends in a quote, so the two forms cannot be confused.
 func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) (c dlock.Contender, err error) {
 	contenders, err := t.look(ctx, lock)
 	if err != nil {

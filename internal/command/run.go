@@ -93,8 +93,8 @@ func (r *runSettings) flags() *flag.FlagSet {
 	return f
 }
 
-// seconds is a duration flag that takes days, as in 1d12h, and a plain number for
-// seconds, like the flags of flock and timeout.
+// seconds is a duration flag. It also accepts days, as in 1d12h, and a plain
+// number of seconds, as the flags of flock and timeout do.
 type seconds time.Duration
 
 func (s *seconds) String() string { return time.Duration(*s).String() }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// holderArgument makes this program the holder process of a dlock run. The next
-// argument is the file descriptor of the holder process's socket.
+// holderArgument, as the argument of dlock run, makes this program the holder
+// process. The next argument is the file descriptor of its socket.
 const holderArgument = "holder of dlock run"
 
 // order is a message from dlock to its holder process.
@@ -38,7 +38,7 @@ type notice struct {
 
 // supervisor is the state of the dlock run process that the user started. That
 // process passes signals to the holder process and checks that the holder
-// process is alive. Its fields need no mutex, because all except notices are
+// process is alive. The fields need no mutex, because all except notices are
 // used by a single goroutine.
 type supervisor struct {
 	settings *runSettings
@@ -213,9 +213,9 @@ func (s *supervisor) forward(sig syscall.Signal) {
 }
 
 // checkHolder asks the holder process whether the lease is still valid, and
-// kills the command if there was no answer for too long. It does so only at the
-// second check that finds the answer overdue, because the answer may have
-// arrived while this process was stopped.
+// kills the command if there was no answer for too long. The first check that
+// finds the answer overdue kills nothing, because the answer may have arrived
+// while this process was stopped.
 func (s *supervisor) checkHolder() {
 	switch {
 	case s.sent.IsZero():
@@ -262,8 +262,8 @@ func (s *supervisor) end() int {
 	return lostStatus
 }
 
-// reap reaps all children, adopted ones too, until none is left, and then closes
-// alone. It calls exited when the given child has ended.
+// reap reaps all children, adopted ones too, and closes the given channel when
+// none is left. It calls exited when the given child has ended.
 func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 	defer close(alone)
 	for {
@@ -279,8 +279,8 @@ func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none of them is left and alone is closed.
-// If alone is nil, it does not wait for that.
+// the process group. It returns when none of them is left and the given
+// channel, unless it is nil, is closed.
 func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// onlyFromHere refuses requests that a browser sends for another site's page:
-// Host or Origin then names that site, even if it resolves to this machine.
+// onlyFromHere refuses requests that a browser sends for the page of another
+// site. Host or Origin names that site, even if it resolves to this machine.
 func onlyFromHere(h http.Handler) http.Handler {
 	local := func(raw string) bool {
 		u, err := url.Parse(raw)

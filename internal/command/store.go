@@ -108,7 +108,7 @@ func (s *store) resolve() error {
 // scheme is itself the name of its driver.
 var schemes = map[string]string{"rediss": "redis", "valkey": "redis", "valkeys": "redis", "unix": "redis", "postgresql": "postgres"}
 
-// driverOf returns the driver whose scheme a data source name has, or "".
+// driverOf returns the driver that a data source name's scheme names, or "".
 func driverOf(dsn string) string {
 	scheme, _, found := strings.Cut(dsn, "://")
 	name := cmp.Or(schemes[scheme], scheme)
@@ -224,8 +224,8 @@ func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
 }
 
-// name returns the store's name for messages. server is the server of a
-// session, which is the database file if the driver is SQLite.
+// name returns the store's name for messages. The argument server is that of a
+// session; with SQLite, it is the database file.
 func (s *store) name(server string) string {
 	if s.driver != localDriver || server == "" {
 		server = s.dsn

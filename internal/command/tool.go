@@ -45,7 +45,7 @@ func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) 
 }
 
 // open parses the command line, in which flags may follow arguments, and opens
-// a client. If client is nil, the command must exit with the status.
+// a client. If client is nil, the command must exit with the returned status.
 func (t *tool) open(least, most int, opts ...dlock.Option) (arguments []string, client *dlock.Client, status int) {
 	arguments, err := t.parse()
 	if errors.Is(err, flag.ErrHelp) {

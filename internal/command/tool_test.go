@@ -30,8 +30,8 @@ func (sharedDriver) OpenConnector(string) (driver.Connector, error) { return sha
 
 func init() { dlock.Register("shared", sharedDriver{}) }
 
-// onStore runs f in virtual time. Commands that f runs use the store that f
-// gets.
+// onStore runs f in virtual time. Commands that f runs use the same store that
+// f gets as its argument.
 func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Helper()
 	t.Setenv("DLOCK_DRIVER", "shared")

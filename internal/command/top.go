@@ -96,7 +96,7 @@ type glance struct {
 	Locks []lockState `json:"locks"`
 	More  int         `json:"more"` // locks that were left out
 
-	all [][]dlock.Contender // contenders for each of Locks
+	all [][]dlock.Contender // the contenders of each lock in Locks
 }
 
 type lockState struct {

@@ -75,7 +75,7 @@ func attributes(group int) *syscall.SysProcAttr {
 }
 
 // terminalGroup returns the process group of this process if it has a terminal,
-// so that the command can join it and read from the terminal, or else 0.
+// and otherwise 0. In that group, the command can read from the terminal.
 func terminalGroup() int {
 	terminal, err := controllingTerminal()
 	if err != nil {
