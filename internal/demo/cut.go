@@ -48,7 +48,7 @@ func (s *settings) connectThroughProxy() (*proxy, error) {
 	return p, nil
 }
 
-// proxy forwards connections to a server, except while it is cut.
+// proxy forwards connections to a server. During a cut it passes nothing on.
 type proxy struct {
 	net.Listener
 	server string
@@ -93,7 +93,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// close waits until all connections have ended, after their client has exited.
+// close waits until all connections have ended. Their client must have exited.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.done.Wait()

@@ -9,6 +9,6 @@ import (
 
 const canPause = true
 
-// A signal fails only if the process has exited.
+// Errors are ignored: a signal fails only if the process has exited.
 func pauseProcess(p *os.Process)    { _ = p.Signal(syscall.SIGSTOP) }
 func continueProcess(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

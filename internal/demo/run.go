@@ -214,7 +214,7 @@ func (r *run) beginGoroutine(n int) (work func() error, err error) {
 	return func() error { return w.run(r.ctx, client) }, nil
 }
 
-// remembered is a store that keeps its last session, which the fault cuts off.
+// remembered is a store that keeps its last session for the fault to cut off.
 type remembered struct {
 	*memdriver.Store
 	last driver.Session
@@ -262,8 +262,8 @@ func (r *run) answer(m message) reply {
 	return a
 }
 
-// admit waits until a worker may begin. If there is a fault, all workers but
-// the first wait until the first one has taken the lock.
+// admit waits until a worker may begin. If there is a fault, the other workers
+// also wait until the first one has taken the lock.
 func (r *run) admit(n int) bool {
 	r.mu.Lock()
 	if r.ready++; r.ready == r.Workers {
@@ -283,9 +283,9 @@ func (r *run) print(who, verb, what string) {
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
-// write stores a value, or refuses it if its token is smaller than one that the
-// counter has seen. Like this method, a real resource must compare and store
-// atomically. r.mu must be held.
+// write stores a value, unless the token is smaller than one that the counter
+// has seen. A real resource must compare and store atomically, too. The caller
+// holds r.mu.
 func (r *run) write(m message) {
 	t, c := &m.Attempt, &r.counter
 	what := fmt.Sprintf("%d + %d = %d with token %d", m.Value-t.Number, t.Number, m.Value, t.Token)
@@ -317,7 +317,7 @@ func (r *run) strike(m message) bool {
 	r.print(t.label(), strings.ToUpper(faults[r.Fault].done), fmt.Sprintf("just before its write of %d", m.Value))
 	r.mu.Unlock()
 	heal := sync.OnceFunc(r.hit())
-	context.AfterFunc(r.ctx, heal) // so that the worker can release the lock
+	context.AfterFunc(r.ctx, heal) // at an interruption, too, so that the worker can release the lock
 	if r.Fault == faultCut {       // the worker goes on, and learns that it has lost the lock
 		r.healed.Go(func() { r.deliver(m, heal) })
 		return true

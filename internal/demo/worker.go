@@ -73,7 +73,7 @@ func (w *worker) after() time.Duration {
 	return time.Duration(w.Number) * min(w.Hold, time.Second) / 13
 }
 
-// connect retries while the store is unavailable: many workers connect at once.
+// connect retries an unavailable store, because many workers connect at once.
 func connect(ctx context.Context, c *dlock.Client) error {
 	for began := time.Now(); ; {
 		err := c.Ping(ctx)
@@ -145,8 +145,8 @@ func (w *worker) keep(ctx context.Context, l *dlock.Lock, d time.Duration) bool 
 	return w.holds(l) && done
 }
 
-// use reads the counter and, as a writer, adds to it. It pauses in between, so
-// that two simultaneous writers are sure to lose a number.
+// use reads the counter and, as a writer, adds to it after a pause, so that two
+// simultaneous writers are sure to lose a number.
 func (w *worker) use(ctx context.Context, l *dlock.Lock) {
 	value := w.tell(askRead, "").Value
 	if !w.keep(ctx, l, w.Hold/2) {
