@@ -31,9 +31,9 @@ type run struct {
 	*exec.Cmd
 	dir     string    // the store
 	temp    string    // directory for temporary files
-	out     io.Closer // closes the pipe from which lines reads
+	out     io.Closer // closes the pipe that lines reads from
 	lines   *bufio.Scanner
-	printed strings.Builder // what lines has read
+	printed strings.Builder // everything that was read from lines
 	stderr  safeBuffer
 	pids    map[string]int // process ids of the children, by the names of their workers
 }
@@ -43,7 +43,7 @@ func newRun(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-dsn", r.dir + "?session_timeout=5s"}, args...)...)
 	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
-	r.WaitDelay = waitLimit // a child that is left behind would keep stderr open
+	r.WaitDelay = waitLimit // otherwise Wait would wait for a child that is left behind, which keeps stderr open
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
 	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)

@@ -115,7 +115,7 @@ func (j *job) requireNone(t *testing.T) {
 	require.Eventually(t, func() bool { return len(marked("DLOCK_TEST_JOB="+j.name)) == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// marked returns the IDs of all living processes that have entry in their
+// marked returns the IDs of all living processes with the given entry in their
 // environment.
 func marked(entry string) (pids []int) {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -129,8 +129,8 @@ func marked(entry string) (pids []int) {
 	return pids
 }
 
-// startNext starts a job on the same lock. When it is granted the lock, it
-// prints "alone" if all processes of j's command have ended, and "overlap"
+// startNext starts a job that waits for the same lock. The command of the new
+// job prints "alone" if all processes of j's command have ended, and "overlap"
 // otherwise.
 func (j *job) startNext(t *testing.T, dsn string) *job {
 	return startJob(t, dsn, `grep -qsz "^`+treeVariable+`=`+j.name+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)
@@ -168,7 +168,7 @@ func requireContenders(t *testing.T, dsn string, n int) {
 // becomes free during the test must have been released.
 func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
 
-// newStore returns a store in two forms. removable refers to it by a symbolic
+// newStore returns two names of one store. The second, removable, is a symbolic
 // link, which a test can remove to cut off a client.
 func newStore(t *testing.T, timeout string) (dsn, removable string) {
 	dir := t.TempDir()
@@ -250,8 +250,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// If dlock ran the command, then after a loss of the lock it would kill the
-// wrong processes, and the command would go on beside the next holder.
+// If dlock ran such a command and lost the lock, it would kill the wrong
+// processes, and the command would go on beside the next holder.
 func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
 		j := newJob(t, longStore(t), "echo wrong")
@@ -565,7 +565,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sessions, 1)
 	require.NoError(t, os.Remove(sessions[0]))
-	requireContenders(t, dsn, 0) // its request makes the store notice the removal
+	requireContenders(t, dsn, 0) // the request makes the store notice that the session's file is gone
 	if rest := j.ends(t, 123); rest != "" {
 		assert.Fail(t, "there was a grace", rest)
 	}
@@ -574,10 +574,10 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 
 func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	dsn := t.TempDir() + "?session_timeout=16s" // so that the remaining processes get a grace of 2 s
+	dsn := t.TempDir() + "?session_timeout=16s" // the grace for the remaining processes is an eighth of it, 2 s
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
-	r, w, err := os.Pipe() // the remaining processes keep w open
+	r, w, err := os.Pipe() // open until no process of the command is left
 	require.NoError(t, err)
 	j.Stdout, j.out = w, bufio.NewReader(r)
 	require.NoError(t, j.Start())
