@@ -40,8 +40,8 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 }
 
 // connect is [Connect] with a custom dialer. It waits until the client has a
-// session. Before that, go-zookeeper fails a request after a single attempt per
-// server, which is too little on a busy machine.
+// session, because before that, go-zookeeper tries each server only once for a
+// request, which is too little on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -111,7 +111,7 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // Tree returns the sorted paths of all nodes below root, except ZooKeeper's own
-// below /zookeeper. root need not exist.
+// below /zookeeper. The root need not exist.
 func (s *Server) Tree(t testing.TB, root string) []string {
 	t.Helper()
 	var paths []string

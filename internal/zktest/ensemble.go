@@ -46,7 +46,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	zooKeeper.StartAll(t, n, func(s *testenv.Server, all []*testenv.Server) ([]string, func() bool) {
 		i := slices.Index(all, s)
 		if i == 0 {
-			e.close() // a no-op, except after a port was taken
+			e.close() // a no-op, unless StartAll begins again because a port was taken
 			e.Servers = nil
 			s.Must(e.connect(all))
 		}
@@ -101,8 +101,8 @@ func newPeerLink(to *testenv.Server) (*peerLink, error) {
 // serveLinks makes the proxies accept connections.
 //
 // An election connection must not bypass the proxies. A server may close it and
-// dial back to the address in its first message, so the proxy replaces that
-// address by the address of the proxy for the opposite direction. (Of two
+// dial back to the address in the dialer's first message, so the proxy replaces
+// that address by the address of the proxy for the opposite direction. (Of two
 // servers, ZooKeeper keeps only the connection dialed by the one with the
 // higher ID.)
 func (e *Ensemble) serveLinks() {
@@ -268,14 +268,14 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin is the timeout of wait. It is generous, because servers on a
+// electedWithin is how long wait polls. It is generous, because servers on a
 // busy machine may lose their leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the servers until enough returns true for their indices by mode. A
-// server's mode is what it answers, such as "leader" or "follower". If the server was
-// killed or stopped, its mode is "down". If it did not answer in time, its mode
-// begins with noAnswer.
+// wait polls the servers until the condition enough is met. The condition gets
+// the servers' indices by mode. A mode is what a server answers, such as
+// "leader" or "follower". It is "down" if the server was killed or stopped, and
+// begins with noAnswer if the server did not answer in time.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string][]int) bool) {
 	t.Helper()
 	var modes map[string][]int

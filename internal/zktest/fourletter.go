@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// words counts the four-letter words sent to a server. All Server values of one
-// server share it.
+// words counts the four-letter words sent to a server. If there are several
+// Server values for one server, they share it.
 type words struct {
 	mu sync.Mutex // held while a four-letter word is unanswered
 	// sent is the number of four-letter words sent since startCounting, guarded

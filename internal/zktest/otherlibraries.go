@@ -44,7 +44,7 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 }
 
 // findCurator returns the class path for Curator's recipes, from the directory
-// given or, if that is empty, from the directory debian.
+// that the user has given, if any, and otherwise from Debian's directory.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

@@ -286,8 +286,8 @@ const maxBacklog = 4096
 // FillAcceptQueue pauses the server and opens connections until its accept
 // queue is full. The kernel then drops further attempts to connect, so that
 // clients get no answer, not even a refusal. Established connections stay open.
-// end resumes the server and closes the connections opened here. It is
-// idempotent.
+// The function end resumes the server and closes the connections opened here.
+// It is idempotent.
 //
 // Use [WithBacklog] to make the queue shorter and thus FillAcceptQueue faster.
 func (s *Server) FillAcceptQueue() (end func()) {
