@@ -47,8 +47,8 @@ func build(ctx context.Context, name, dir string) (r revision, err error) {
 
 func olderName(name string) string { return name + "@older" }
 
-// withOlder returns list with the older revision added after each competitor
-// that is a variant of this library.
+// withOlder returns the list with the older revision added after each
+// competitor that is a variant of this library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -69,8 +69,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 const minSpeed = 0.95
 
 // against compares the current revision with the older one. The error names the
-// workloads that have become slower, with the whole confidence interval below
-// minSpeed, and those with too few rounds to tell.
+// workloads that have become slower, that is, whose whole confidence interval
+// is below minSpeed, and those with too few rounds to tell.
 func (r *run) against() (text string, err error) {
 	var rows [][]string
 	var slower, open []string

@@ -152,8 +152,8 @@ func (o options) runs() (list []*run, err error) {
 	return list, nil
 }
 
-// choose returns the elements of all whose names are in list, which is
-// comma-separated. An empty list means all.
+// choose returns the elements that the comma-separated list names, or all
+// elements if the list is empty.
 func choose[T interface{ id() string }](all []T, list string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

@@ -41,7 +41,7 @@ func publish(docs string) error {
 }
 
 // onPage returns the results that the page shows, without workloads that add
-// little. For readers, it shows Curator's read-write lock as curator, too.
+// little. The workload readers has Curator's read-write lock as curator, too.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {

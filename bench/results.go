@@ -19,8 +19,8 @@ import (
 // allocations are given per acquisition, or per try.
 type sample map[string]float64
 
-// figures are the names of all figures. least and most are the smallest and the
-// largest number of acquisitions of any contender, relative to an equal share.
+// figures are the names of all figures. The last two are the least and the
+// greatest number of acquisitions of a contender, relative to an equal share.
 var figures = []string{"p50", "rate", "won", "requests", "packets", "bytes", "allocs", "least", "most"}
 
 // evaluate computes the figures of a round. Times are in microseconds.
@@ -75,9 +75,9 @@ func (all samples) values(w, c, figure string) []float64 {
 	})
 }
 
-// ratios returns the speed of competitor c relative to that of other, for each
-// round in which both were measured. Within a round, other load on the machine
-// affects both alike.
+// ratios returns the speed of competitor c relative to that of the competitor
+// other, for each round in which both were measured. Within a round, other load
+// on the machine affects both alike.
 func (all samples) ratios(w workload, c, other string) (ratios []float64) {
 	above, below := all.values(w.name, c, w.figure), all.values(w.name, other, w.figure)
 	if w.lessIsBetter() {

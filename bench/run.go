@@ -167,7 +167,7 @@ func (r *run) round(c competitor, w workload) (sample, error) {
 
 // awaitQueue waits until all contenders are queued and the server has been idle
 // for 500 ms, which exceeds the 300 ms after which a dlock holder watches its
-// own node. Then it waits for the given age of the queue.
+// own node. Then it lets the queue grow older by the given age.
 func (r *run) awaitQueue(p work.Plan, age time.Duration) error {
 	const pause, idlePauses = 100 * time.Millisecond, 5
 	heartbeats := float64(10 + p.Sessions/4) // more than an idle server receives in a pause

@@ -53,7 +53,7 @@ func startZooKeeper(s setup) (_ *zooKeeper, err error) {
 		proxy.SetDelay(s.delay)
 		z.address = proxy.Addr()
 	}
-	for range 3 { // because the first reads may cost more
+	for range 3 { // three times, because the first reads may cost more
 		first := z.mntr()
 		z.cost = z.mntr().minus(first)
 	}
@@ -65,9 +65,9 @@ func (z *zooKeeper) read() (c counters, err error) {
 	return z.mntr(), nil
 }
 
-// mntr adds up the members' traffic with their clients. Every member knows all
-// nodes, but some may lag behind. A server counts each mntr request before it
-// answers, so the difference between two reads includes one mntr request.
+// mntr adds up the members' traffic with their clients. Each member counts all
+// nodes, but may lag behind, so mntr takes the smallest number. A server counts
+// an mntr request before it answers, so two reads differ by one such request.
 func (z *zooKeeper) mntr() (sum counters) {
 	for i, s := range z.members {
 		m := s.Mntr()

@@ -37,8 +37,8 @@ import (
 // lockFunc takes a lock and returns the function that unlocks it.
 type lockFunc func(ctx context.Context) (unlock func() error, err error)
 
-// locks lists the locks to measure. start starts a server, and open opens the
-// lock for one client of it.
+// locks lists the locks to measure. The function start starts a server, and
+// open opens the lock for one client of the server.
 var locks = []struct {
 	name  string
 	start func(b *testing.B) (dsn string)
@@ -113,13 +113,13 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "SELECT FROM bench FOR UPDATE")
 		}
-		return func() error { return tx.Commit() }, err // after an error, the end of ctx rolls back
+		return func() error { return tx.Commit() }, err // after an error, the transaction is rolled back when ctx ends
 	}
 }
 
-// BenchmarkOverload reports three figures for each lock: the rate without
-// deadlines, the share of it in the first second after an overload by deadlines
-// that are too short, and the time to lock once all calls have ended.
+// BenchmarkOverload overloads each lock with calls whose deadlines are too
+// short. It reports the rate before the overload, the percentage of it in the
+// first second after the overload, and the time to lock when all is idle again.
 func BenchmarkOverload(b *testing.B) {
 	for _, l := range locks {
 		b.Run(l.name, func(b *testing.B) {
@@ -138,7 +138,7 @@ func BenchmarkOverload(b *testing.B) {
 	}
 }
 
-// result holds locks per second, per cent, and milliseconds.
+// result holds the figures in locks per second, per cent, and milliseconds.
 type result struct{ rate, recovered, idle float64 }
 
 func measure(clients []lockFunc) result {
@@ -150,8 +150,8 @@ func measure(clients []lockFunc) result {
 	return result{rate, 100 * after / rate, time.Since(began).Seconds() * 1e3}
 }
 
-// contend lets all clients call with the given deadline until d has passed, but
-// at least once each. It returns the number of locks granted within d.
+// contend lets each client lock and unlock until the duration d has passed, but
+// at least once. It returns the number of locks granted within d.
 func contend(clients []lockFunc, d, deadline time.Duration) float64 {
 	var granted atomic.Int64
 	var group sync.WaitGroup

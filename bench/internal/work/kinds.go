@@ -48,7 +48,7 @@ func lockAndUnlock(lock, unlock func() error) error {
 }
 
 // percentages returns a generator of pseudo-random numbers from 0 to 99, the
-// same in Go, Java and Python. i is the seed.
+// same in Go, Java and Python. The argument i is the seed.
 func percentages(i int) func() int {
 	x := uint32(i + 1)
 	return func() int {

@@ -69,7 +69,7 @@ func (r *round) openSession(open library) (session, error) {
 }
 
 // startContenders starts the contenders. In Drain they queue behind a holder;
-// in all other kinds they wait until started is closed.
+// in all other kinds they wait for the command "go".
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
