@@ -22,8 +22,8 @@ var fields = strings.Fields(`apiVersion kind metadata name labels app spec repli
 	template restartPolicy terminationGracePeriodSeconds containers image command args env value
 	volumeMounts mountPath readOnly volumes secret secretName`)
 
-// field returns the field at the given path of a decoded manifest. In lists on
-// the path, it takes the first element.
+// field returns the field at the given path of a decoded manifest. Where the
+// path leads to a list, it takes the first element.
 func field(of any, path ...string) any {
 	for _, name := range path {
 		if list, is := of.([]any); is {
@@ -89,7 +89,7 @@ func TestTheManifestsRunDlock(t *testing.T) {
 		assert.Empty(t, dsn.Query().Get("session_timeout"), "so it is 10 s, and the kill delay an eighth of that")
 		assert.Greater(t, field(pod, "terminationGracePeriodSeconds"), 2+5, "kill delay, and unlocking")
 
-		// The status is 127 only if nothing else is wrong.
+		// Status 127 means that only the program to run is missing here.
 		assert.Equal(t, []string{"/usr/local/bin/dlock"}, list(field(pod, "containers", "command")))
 		out, _ := run.CombinedOutput()
 		assert.Equal(t, 127, run.ProcessState.ExitCode(), "%s", out)

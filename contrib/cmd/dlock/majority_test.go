@@ -21,8 +21,8 @@ import (
 
 const bound = 2 * time.Minute
 
-// open opens a client for each of stores. A store is given as the driver's
-// name, a space and a data source name.
+// open opens a client for each of the stores, which are given as the name of
+// the driver, a space and a data source name.
 func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock.Client) {
 	t.Helper()
 	for _, store := range stores {

@@ -127,8 +127,8 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 	}
 }
 
-// The queue command ends no session, but must not show contenders whose
-// sessions have timed out.
+// Contenders of timed-out sessions may still be in the store, because the queue
+// command ends no sessions. It must not show them.
 func TestQueueDoesNotShowADeadHolder(t *testing.T) {
 	unchanged(t)
 	const params = "empty_is_new=true&session_timeout=1s"

@@ -166,7 +166,7 @@ func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 	}
 }
 
-// A new Redis grants no lock for one session timeout. dlock must say so once.
+// A new Redis grants no lock for one session timeout. The user is told so once.
 func TestAStoreThatIsPausedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	dsn := "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=6s"

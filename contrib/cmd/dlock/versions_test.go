@@ -46,8 +46,8 @@ func TestAnEarlierVersionBesideThisOne(t *testing.T) {
 	}
 }
 
-// beside makes other wait for longer than a session timeout while holder has
-// the lock. Then other must get the lock, unless it rejects the store's layout.
+// beside lets one program hold the lock and the other wait for longer than a
+// session timeout, and then get it, unless it rejects the store's layout.
 func beside(t *testing.T, holder, other string, store ...string) {
 	run := func(program, command string, args ...string) string {
 		out, _ := exec.CommandContext(t.Context(), program, slices.Concat([]string{command}, store, args)...).CombinedOutput()
