@@ -45,8 +45,8 @@ func inTime(t *testing.T, f func(t *testing.T, s *memdriver.Store)) {
 }
 
 // instance starts a scheduler that runs a job every minute. Each run is delayed
-// by late, as if the scheduler's clock lagged. Calling stop shuts the scheduler
-// down.
+// by the duration late, as if the scheduler's clock lagged. The function stop
+// shuts the scheduler down.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)

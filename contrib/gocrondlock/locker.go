@@ -32,9 +32,9 @@ func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 	return &Locker{client: client, hold: minHold, closed: make(chan struct{})}
 }
 
-// Lock implements [gocron.Locker]. If another instance holds the lock, it
+// Lock implements [gocron.Locker]. If another instance holds the lock, Lock
 // returns an error that matches [dlock.ErrLocked] without waiting, and gocron
-// skips the run. gocron also skips the run if the store can't be reached within
+// skips the run. gocron also skips the run if Lock can't reach the store within
 // 10 s.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
