@@ -97,8 +97,8 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	return err
 }
 
-// add registers c and returns it, or returns the equal collector that is
-// already registered. It stores the first error in *first.
+// add registers the collector c and returns it, or returns the equal collector
+// that is already registered. It stores the first error in *first.
 func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
 	err := r.Register(c)
 	var twice prometheus.AlreadyRegisteredError

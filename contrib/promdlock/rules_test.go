@@ -27,8 +27,8 @@ import (
 
 const trouble, minutes = 10, 30
 
-// once is what a process does in the minute when its trouble begins, often what
-// it does in each later minute. fires has the labels of the alarms that fire.
+// The functions are what a process does in the minute when it gets into trouble
+// (once) and in each later minute (often). The labels are of alarms that fire.
 var scenarios = map[string]struct {
 	once, often func(p *program)
 	fires       string
