@@ -14,8 +14,8 @@ var (
 	// ErrLocked means that TryLock or TryRLock would have to wait for another
 	// contender.
 	ErrLocked = recipes.ErrLocked
-	// ErrQueueFull means that the call would have to wait behind as many
-	// contenders as [WithMaxQueue] allows, or more.
+	// ErrQueueFull means that the call would have to wait although the limit of
+	// [WithMaxQueue] is reached.
 	ErrQueueFull = recipes.ErrQueueFull
 	// ErrTimeout means that the deadline of ctx or the time of [WithTimeout] has
 	// passed. The message names the holder. The error matches
@@ -28,16 +28,16 @@ var (
 	// hold it now. Stop the work, call Unlock, and do not rely on the latest
 	// writes.
 	ErrLost = recipes.ErrLost
-	// ErrMaxHold means that the lock counts as lost because it was held for the
-	// time of [WithMaxHold].
+	// ErrMaxHold means that the lock counts as lost because it was held for longer
+	// than [WithMaxHold] allows.
 	ErrMaxHold = recipes.ErrMaxHold
 	// ErrSessionEnded means that the client's session with the store has ended.
 	// The errors of locks that were lost for this reason match it, too.
 	ErrSessionEnded = driver.ErrSessionEnded
 	// ErrUnlock means that the lock was held until Unlock, but the store has not
-	// confirmed that its node is removed. The client keeps trying. If the store
-	// refuses (with "zk" the error matches [io/fs.ErrPermission]), grant the
-	// permission and close the client.
+	// confirmed that the lock's node is removed. The client keeps trying. If the
+	// store denies permission (with "zk" the error matches [io/fs.ErrPermission]),
+	// grant it and close the client.
 	ErrUnlock = recipes.ErrUnlock
 	// ErrNotHeld means that the lock was already unlocked, or that the Lock comes
 	// from a call that failed.
@@ -47,10 +47,10 @@ var (
 	// would return, such as ErrTimeout.
 	ErrNotRun = recipes.ErrNotRun
 	// ErrNotRecorded means that the function of Once or OncePer has succeeded, but
-	// another call may run it again.
+	// the store has not recorded that. Another call may run it again.
 	ErrNotRecorded = recipes.ErrNotRecorded
 	// ErrUpgrade means that the caller holds the lock shared and wants it
-	// exclusively, which would be a deadlock. Unlock first, or lock exclusively
+	// exclusively, too, which would deadlock. Unlock first, or lock exclusively
 	// from the start.
 	ErrUpgrade = recipes.ErrUpgrade
 	// ErrNoLeader means that nobody leads the election.
@@ -65,7 +65,7 @@ var (
 	ErrBadName = recipes.ErrBadName
 )
 
-// Client is a client of one store, usually the only one of a program: see
+// Client is a client of one store. Most programs need only one Client: see
 // [recipes.Client].
 //
 //	func (c *Client) RWMutex(name string, opts ...Option) *RWMutex
@@ -177,8 +177,8 @@ type Locks = recipes.Locks
 //	func (e *Election) GoString() string
 type Election = recipes.Election
 
-// FromContext returns the Lock that ctx belongs to, for code deep below the
-// function of WithLock: see [recipes.FromContext].
+// FromContext returns the Lock that ctx belongs to, for code that the function
+// of WithLock calls: see [recipes.FromContext].
 func FromContext(ctx context.Context) *Lock { return recipes.FromContext(ctx) }
 
 // WithoutReentry returns a child of ctx that does not re-enter locks: see
@@ -201,8 +201,8 @@ type Contender = recipes.Contender
 type Record = recipes.Record
 
 // Option configures a client or a lock. Options of [Open] and [NewClient] apply
-// to all locks of the client. Options of Client.RWMutex apply to that RWMutex
-// only, after those of the client.
+// to all locks of the client. Options of Client.RWMutex are applied after
+// those, and to that RWMutex only.
 type Option = recipes.Option
 
 // WithTimeout limits how long Lock and RLock wait, not how long a lock is held:
@@ -213,8 +213,8 @@ func WithTimeout(d time.Duration) Option { return recipes.WithTimeout(d) }
 // ahead: see [recipes.WithMaxQueue].
 func WithMaxQueue(n int) Option { return recipes.WithMaxQueue(n) }
 
-// WithMaxHold makes a lock count as lost after a while, for holders that hang:
-// see [recipes.WithMaxHold].
+// WithMaxHold limits how long a lock is held, in case its holder hangs: see
+// [recipes.WithMaxHold].
 func WithMaxHold(d time.Duration) Option { return recipes.WithMaxHold(d) }
 
 // WithBackOff sets how requests are retried after temporary errors of the

@@ -40,14 +40,14 @@ func Drivers() []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-// Open returns a client of the store described by a data source name.
-// driverName is the name of a driver, whose package the program must import.
-// The options apply to all locks of the client.
+// Open returns a client of the store described by a data source name. The
+// program must import the package that registers driverName. The options apply
+// to all locks of the client.
 //
 // Open does no I/O; use Ping to check that the store can be reached. Open
-// returns an error if no driver of that name is registered, or if the data
-// source name has an unprintable character or a part that begins or ends with a
-// blank, or if the driver rejects it. The error never repeats a password.
+// returns an error if no driver of that name is registered, if the driver
+// rejects the data source name, or if a part of that has an unprintable
+// character or begins or ends with a blank. The error never repeats a password.
 func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
@@ -68,9 +68,9 @@ func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	return NewClient(connector, opts...), nil
 }
 
-// quotedName returns the name of an unknown driver for an error. It omits names
-// that look like a data source name, which may contain a password, because the
-// caller may have swapped the arguments.
+// quotedName quotes the name of an unknown driver for an error. If the name
+// looks like a data source name, the caller has probably swapped the arguments.
+// It is then left out, because it may contain a password.
 func quotedName(driverName string) string {
 	if len(driverName) > 64 || strings.ContainsAny(driverName, "@:=?") {
 		return ", whose name is left out because it looks like a data source name"

@@ -74,15 +74,15 @@ func ExampleNewClient() {
 	// Output: true
 }
 
-// A program that is told to stop lets its holders finish, but starts no work
-// under another lock.
+// After a stop signal, work that already holds a lock may finish, but no other
+// lock is granted.
 func ExampleClient_shutdown() {
 	client, _ := dlock.Open("mem", "")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	started := make(chan bool)
 	var worker errgroup.Group
 	worker.Go(func() error {
-		// This work is not under ctx, because it has to finish.
+		// Not ctx, because this work must finish even after the signal.
 		return client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 			close(started)
 			time.Sleep(10 * time.Millisecond)
@@ -187,9 +187,9 @@ func ExampleRWMutex_queue() {
 	// Output: "web1" holds: true, exclusive, "order 4711"
 }
 
-// An operator lists the locks, and takes one of them from its holder. The next
-// contender gets it at once, so the resource has to refuse the old holder by
-// its token.
+// An operator lists the locks, and takes one from its holder by removing the
+// holder's node. The next contender gets the lock at once, so the resource must
+// compare tokens to refuse late writes of the former holder.
 func ExampleRWMutex_remove() {
 	ctx := context.Background()
 	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"))
@@ -278,8 +278,8 @@ func ExampleLock_context() {
 	// Output: context canceled true
 }
 
-// After a downgrade, waiting readers get the lock, and no writer gets it in
-// between.
+// A downgrade turns the writer into a reader. Waiting readers join it, and no
+// other writer can get the lock in between.
 func ExampleLock_downgrade() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -448,8 +448,8 @@ func (a *Account) Set(balance int, token int64) error {
 }
 
 // Get refuses a reader whose token is smaller than that of the last writer. It
-// does not raise the token: readers hold the lock together, and the order of
-// their tokens means nothing.
+// does not store the reader's token, because readers hold the lock together, so
+// the order of their tokens means nothing.
 func (a *Account) Get(token int64) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -471,7 +471,7 @@ func ExampleLock_token() {
 	account := new(Account)
 
 	first, _ := paused.RWMutex("account/7").Lock(ctx)
-	store.Faults().RemoveQueue("account/7") // as if the session of first had timed out during a pause
+	store.Faults().RemoveQueue("account/7") // as if the holder's session had timed out during a pause
 	second, _ := next.RWMutex("account/7").Lock(ctx)
 
 	fmt.Println("second:", account.Set(70, second.Token()))

@@ -31,8 +31,8 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// fills has one byte for each way in which a node's record encodes the data of
-// WithData: as text, as escaped text and in base64.
+// A node's record encodes the data of WithData as text, as escaped text or in
+// base64. The map fills has a byte for each of these encodings.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the limit of WithData, in bytes.

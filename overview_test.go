@@ -74,8 +74,8 @@ func plainText(pkg *doc.Package, text string) string {
 	return spaces.ReplaceAllString(string(printed), " ")
 }
 
-// methodsOf returns the signatures of a type's exported methods by name, as
-// seen from package dlock.
+// methodsOf maps the exported methods of a type to their signatures, as package
+// dlock would write them.
 func methodsOf(root *types.Package, t types.Type) map[string]string {
 	short := func(p *types.Package) string {
 		if p.Path() == recipesPath || p == root {
@@ -125,7 +125,8 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 // programs need them: hooks, ways to wait, ParseMode and WithRecipe.
 var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode|WithRecipe)$`)
 
-// Most applications import only dlock, so it exports all but special names.
+// Most applications import only dlock, so it exports every name that is not
+// special.
 func TestEachNameOfRecipesIsExported(t *testing.T) {
 	found := typesOf(t, rootPath, recipesPath)
 	for _, name := range found[recipesPath].Scope().Names() {
@@ -155,8 +156,8 @@ func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// go doc silently drops examples that belong to no name, such as those of an
-// alias's methods.
+// go doc silently drops examples that belong to no name, such as examples for
+// an alias's methods.
 func TestEveryExampleIsAttachedToWhatItShows(t *testing.T) {
 	pkg := docOf(t)
 	attached := len(pkg.Examples)

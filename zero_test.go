@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// uses returns calls of all RWMutex methods that need the store, by name.
+// uses returns, by name, a call of each RWMutex method that needs the store.
 func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	lock := func(f func(context.Context) (*dlock.Lock, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -28,8 +28,8 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	}
 }
 
-// A program that ignores an error of Lock continues with a nil or zero Lock,
-// which must behave like an unlocked one.
+// A program that ignores an error of Lock continues with a nil or zero Lock.
+// Its methods must behave as after Unlock.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
