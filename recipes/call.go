@@ -19,7 +19,7 @@ type call struct {
 	began time.Time
 
 	retries  *entry.Retries // nil until a request fails
-	queued   bool           // set once WithMaxQueue has allowed the call to wait, so that it is not checked again
+	queued   bool           // set once WithMaxQueue has let the call wait, so that a rejoin does not check it again
 	vanished bool           // set once the node vanished; if it vanishes again, TryLock fails and Lock pauses
 	slow     *time.Timer    // logs that the call still waits; nil until it waits
 	progress progress       // for errors and logs
@@ -48,7 +48,6 @@ func (q *queue) acquire(ctx context.Context, w *want, try bool) (*Lock, error) {
 	return l, err
 }
 
-// reportStarted runs the Started hook, even if the caller passed a nil ctx.
 func (c *call) reportStarted(ctx context.Context) {
 	if hook := c.options.trace.Started; hook != nil {
 		hook(orBackground(ctx), StartedInfo{Recipe: c.recipe, Lock: c.name, Mode: c.want.mode(), Try: c.try})
@@ -172,8 +171,8 @@ func (c *call) newEntry(ctx context.Context) (e *entry.Entry, err error) {
 
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn waits until no other node blocks the entry. TryLock does not wait,
-// and fails instead.
+// awaitTurn waits until no other node blocks the entry. In a TryLock, it fails
+// instead of waiting.
 func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	if e.Alone() {
 		return nil
@@ -191,8 +190,8 @@ func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	return err
 }
 
-// checkLength returns an error if the entry would wait and the queue is too
-// long.
+// checkLength returns an error if the entry would have to wait in a queue that
+// is too long for WithMaxQueue.
 func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	if c.options.maxQueue <= 0 || c.queued {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// calls returns, by name, each call that sends a request to the store. It
-// unlocks the locks that it takes. Work under a lock sets ran.
+// calls returns, by name, each call that sends a request to the store. Each
+// call unlocks what it locks, and sets ran if it runs a function under a lock.
 func (c *client) calls(name string, ran *bool) map[string]func(context.Context) error {
 	m, s, e := c.RWMutex(name), c.Semaphore(name, 1), c.Election(name)
 	f := func(context.Context, *recipes.Lock) error { *ran = true; return nil }
@@ -83,7 +83,7 @@ func (c *client) calls(name string, ran *bool) map[string]func(context.Context) 
 // was passed to them has not run.
 var sayNotRun = []string{"WithLock", "WithRLock", "Once", "OncePer"}
 
-// matches requires that err matches the errors in want, and none of the other
+// matches requires that err matches the wanted errors, and none of the other
 // errors that locks return.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
@@ -151,8 +151,8 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 }
 
 // When a lock is lost, its contexts are cancelled. Their error is just
-// context.Canceled, so a call that fails because of such a context must add
-// ErrLost to its error.
+// context.Canceled, so a call that fails because of such a context must find
+// out about the loss and add ErrLost.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -173,7 +173,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	})
 }
 
-// asks are the calls that send requests but take no lock.
+// asks names the calls that send requests but take no lock.
 var asks = []string{"Leader", "Observe", "Observe of an election", "Queue", "Queue of a semaphore", "Value", "Remove", "Walk", "Ping"}
 
 func forEachCall(t *testing.T, f func(w *world, name string)) {

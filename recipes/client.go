@@ -40,7 +40,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // set once the client has logged that the store is silent, so that it logs this once
+	silent  atomic.Bool             // set once the client has logged that the store is silent, to log this only once
 	dialing dialing
 
 	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
@@ -102,12 +102,13 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Connected returns nil while the client has a session with the store. Otherwise
-// the error says why it has none: it matches [ErrClosed] once Shutdown or Close has
-// begun, the error of the last attempt to connect if that failed, and
-// driver.ErrSessionEnded if a session has ended and no attempt was made since.
-// Before the first attempt it matches none of these. Connected does no I/O;
-// [Client.Ping] asks the store, and connects.
+// Connected returns nil while the client has a session with the store.
+// Otherwise the error says why there is none. It matches [ErrClosed] once
+// Shutdown or Close has begun. If the last attempt to connect has failed, it
+// matches the error of that attempt. If a session has ended, and no attempt was
+// made since, it matches driver.ErrSessionEnded. Before the first attempt it
+// matches none of these. Connected does no I/O; [Client.Ping] asks the store,
+// and connects.
 func (c *Client) Connected() error {
 	err, last := c.unreached(), c.live.Load()
 	switch {
@@ -251,7 +252,6 @@ func (c *Client) beginRequest() error {
 	return c.beginCall()
 }
 
-// sleep waits for d, or until ctx ends or Shutdown or Close begins.
 func (c *Client) sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -268,9 +268,9 @@ func (c *Client) endCall() { c.calls.end() }
 // has begun.
 func (c *Client) spawn(f func()) bool { return c.calls.spawn(f) }
 
-// report runs f, which reports a loss to the log and to hooks, on a goroutine
-// that Close waits for, so that a slow hook does not keep other holders from
-// learning of the loss. After Close, report calls f directly.
+// report runs f, which reports a loss to the log and to hooks. It uses a new
+// goroutine, so that a slow hook does not delay the news for other holders.
+// Close waits for that goroutine. After Close, report calls f directly.
 func (c *Client) report(f func()) {
 	if !c.reports.spawn(f) {
 		f()
@@ -346,7 +346,7 @@ func (c *calls) end() {
 	}
 }
 
-// close refuses further calls. It must be called only once.
+// close makes begin refuse further calls. It must be called only once.
 func (c *calls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

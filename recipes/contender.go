@@ -20,8 +20,8 @@ type Contender struct {
 	// for, and OfUnits how many the semaphore has, according to the contender's
 	// client. They are zero for contenders of an [RWMutex].
 	Units, OfUnits int
-	// HeldSince is when this client was granted the lock, by the client's own
-	// clock. It is zero unless this client holds the lock with this node.
+	// HeldSince is when the lock was granted to this contender. It is zero if the
+	// contender waits, or belongs to a Client other than the one that was asked.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
 	// permission to read this one. Node, Host, Token and Record may be

@@ -71,7 +71,7 @@ func FromContext(ctx context.Context) *Lock {
 	return nil
 }
 
-// nearest is the context key of the nearest heldContext of any lock.
+// nearest is the context key by which FromContext finds a Lock.
 type nearest struct{}
 
 // heldContext is a context that belongs to a Lock.
@@ -92,8 +92,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
-// newContext returns a child of parent that is cancelled when the Lock ends, or
-// at once if the Lock has already ended. It is called with mu held.
+// newContext returns a child of parent that is cancelled when the Lock has
+// ended, which may be at once. It is called with mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}
@@ -118,7 +118,7 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	return c
 }
 
-// lockContext cancels the heldContext of one parent when the Lock ends. A Lock
+// lockContext is a child of one parent context, and ends with the Lock. A Lock
 // keeps only one per parent, so that a long hold does not leak memory.
 type lockContext struct {
 	context.Context // the parent of held

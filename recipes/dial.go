@@ -77,9 +77,9 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp ends a call's wait for the attempt. If the reason for the missing
-// session is still unknown, the last caller cancels Connect once to obtain its
-// error, and the attempt then connects again.
+// giveUp ends a call's wait for the attempt. If no error says yet why there is
+// no session, the last caller cancels Connect once to obtain such an error. The
+// attempt then calls Connect again.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--
@@ -175,7 +175,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	if err == nil && c.options.readOnly {
 		s = readOnly{s, driver.Inspect(s)}
 	}
-	if err != nil && ctx.Err() != nil { // ctx belongs to the attempt, so err must not look like the error of a caller's ctx
+	if err != nil && ctx.Err() != nil { // err must not look like the end of a caller's ctx, because ctx is the attempt's own
 		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -255,7 +255,8 @@ func (p *pace) attempted(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// sleep waits until the next attempt is due, or returns false if stop closes.
+// sleep waits until the next attempt is due, or returns false once the channel
+// stop is closed.
 func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true
@@ -263,13 +264,12 @@ func (p *pace) sleep(stop <-chan struct{}) bool {
 	return entry.Sleep(time.Until(p.until), stop)
 }
 
-// silentAfter is how long a call waits for a store that has never answered
-// before the client logs a warning.
+// After silentAfter, the client warns that it still waits for the first answer
+// of the store.
 const silentAfter = 5 * time.Second
 
-// watchSilence logs, once per client, that the store has not answered, unless
-// the client's first session begins within silentAfter. The caller stops the
-// timer when its call ends.
+// watchSilence starts a timer that logs, once per client, that no session has
+// begun within silentAfter. The caller stops the timer when its call ends.
 func (c *Client) watchSilence() *time.Timer {
 	return time.AfterFunc(silentAfter, func() {
 		if c.beginCall() == nil {

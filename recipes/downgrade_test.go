@@ -167,8 +167,8 @@ func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 	})
 }
 
-// refusingSession fails its first Replace as unavailable, and later ones with
-// err.
+// refusingSession fails its first Replace with ErrUnavailable, and later ones
+// with the error err.
 type refusingSession struct {
 	driver.Session
 	err error

@@ -25,7 +25,7 @@ const electionRecipe = "election"
 type Election struct {
 	_       noCopy
 	queue   *queue
-	patient *queue // queue without the limit of WithTimeout, for Run
+	patient *queue // the same queue without WithTimeout, for Run
 }
 
 // Election returns the election of the given name. The rules for names are
@@ -41,10 +41,10 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 	return &Election{queue: q, patient: &patient}
 }
 
-// Run campaigns, calls lead for as long as this process leads, and campaigns
-// again if it loses the leadership. It returns when ctx ends while it campaigns,
-// when lead returns during its term, or after a permanent error of
-// [Election.Campaign], such as [ErrClosed].
+// Run campaigns, calls the function lead when this process has become the
+// leader, and campaigns again if it loses the leadership. Run returns if ctx
+// ends while it campaigns, if lead returns during its term, or after a
+// permanent error of [Election.Campaign], such as [ErrClosed].
 //
 // The context passed to lead is one of [Lock.Context]: it is cancelled when the
 // term is lost. Run gives the term up only when lead has returned, so lead should
@@ -136,18 +136,18 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 // observer is the state of one call of Observe.
 type observer struct {
 	seen   Contender // the latest leader
-	newest int64     // the token of the latest leader
+	newest int64     // the token of the latest leader that had one
 	behind time.Time // when the store began to show tokens smaller than newest; zero if it does not
 }
 
 // longBehind is how long an observer ignores a leader whose token is smaller
-// than an earlier leader's. At the start of a session, a ZooKeeper server may
-// show an old queue. If tokens stay smaller for longer, the store was probably
-// set up anew.
+// than that of a leader it has seen. A ZooKeeper server that shows an old queue
+// at the start of a session catches up sooner. After that time, the store was
+// probably set up anew, and its tokens are smaller.
 const longBehind = 30 * time.Second
 
 // compare compares the leader with the latest one seen. The result old means
-// that it is probably an earlier leader, shown by a server that lags behind.
+// that this is probably an earlier leader, shown by a server that lags behind.
 func (o *observer) compare(leader Contender) (changed, old bool) {
 	switch {
 	case leader.Token == 0 || leader.Token >= o.newest:

@@ -38,8 +38,8 @@ func (w *world) running(ctx context.Context, e *recipes.Election, lead func(cont
 	}
 }
 
-// watched records what an observer of an election has seen. In seen, a leader
-// is recorded as its data, no leader as "-", and an error as "!".
+// watched records what an observer of an election has seen. An element of seen
+// is the data of a leader, "-" for no leader, or "!" for an error.
 type watched struct {
 	mu    sync.Mutex
 	seen  []string
@@ -74,7 +74,6 @@ func (o *watched) add(c recipes.Contender, err error) {
 	}
 }
 
-// saw returns what the observer has seen since the last call of saw.
 func (o *watched) saw() (seen []string) {
 	synctest.Wait()
 	o.mu.Lock()
@@ -286,8 +285,8 @@ func TestAnObserverMissesNoChangeBetweenItsRequests(t *testing.T) {
 	}
 }
 
-// A new session may reach a server that lags behind, and so list an outdated
-// queue. Its leader has a smaller token than the latest one, and must not be
+// A new session may reach a server that lags behind and shows an old queue. The
+// leader there has a smaller token than the leader seen last, and must not be
 // reported.
 func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -38,8 +38,8 @@ var (
 	// hold the lock by now.
 	ErrLost = errors.New("lock lost")
 
-	// ErrMaxHold means that the lock was held for the time of [WithMaxHold], and
-	// therefore counts as lost. The error matches ErrLost, too.
+	// ErrMaxHold means that the lock counts as lost because it was held for longer
+	// than [WithMaxHold] allows. The error matches ErrLost, too.
 	ErrMaxHold = errors.New("held for longer than WithMaxHold allows")
 
 	// ErrNotHeld means that the lock was already unlocked.
@@ -100,7 +100,6 @@ func (e *namedError) Unwrap() error { return e.err }
 // errNoAnswer is reported if time runs out while a request is in flight.
 var errNoAnswer = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 
-// unavailable makes err match driver.ErrUnavailable, too.
 func unavailable(err error) error {
 	if errors.Is(err, driver.ErrUnavailable) {
 		return err
@@ -108,7 +107,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked wraps err but does not match the errors in not.
+// masked matches what err matches, except the errors in its list not.
 type masked struct {
 	err error
 	not []error
@@ -122,7 +121,7 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask hides from errors.Is that err matches any of the errors in not.
+// mask wraps err so that it matches none of the errors in the list not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -130,8 +129,9 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError returns an error that matches ErrUnlock and cause, but no context
-// error, because the time limit that may have expired is not the caller's.
+// unlockError returns an error that matches ErrUnlock and the given cause, but
+// no context error, because an expired time limit is Unlock's and not the
+// caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
@@ -176,7 +176,6 @@ func (e *timeoutError) Unwrap() []error {
 	return []error{ErrTimeout, e.last}
 }
 
-// lostError matches ErrLost and its cause.
 type lostError struct {
 	lock, node string
 	mode       Mode // how the lock was held when it was lost

@@ -21,7 +21,7 @@ var (
 	ofUnits = regexp.MustCompile(`-[SH]([1-9][0-9]{0,6})of([1-9][0-9]{0,6})-([0-9]{10,18})$`)
 )
 
-// FuzzMode compares isReader and unitsOf with an independent definition.
+// FuzzMode compares isReader and unitsOf with the regular expressions above.
 func FuzzMode(f *testing.F) {
 	for name, seq := range map[string]int64{
 		"web1-R-0000000007": 7, "web1-W-0000000007": 7, "x-0000000000": 0, "-R-0000000000": 0, "R-0000000000": 0, "a-R-0000000001-W-0000000007": 7,
@@ -99,8 +99,8 @@ func FuzzRecordOfData(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecord parses data forged by another client. The result must be
-// empty or match the data, and must survive a round trip.
+// FuzzHostileRecord parses forged data. The result must be empty or match the
+// data, and be the same after it was encoded and parsed again.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

@@ -75,7 +75,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 }
 
 // loseNode checks that a waiter whose own node is removed gets the lock with a
-// new one. It calls both, from bothOrders, at the point that when names.
+// new node. At the point that the argument when names, it calls the function
+// both, which removes the node and releases the lock of its predecessor.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -120,8 +121,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// A waiter whose watch is armed after the holder has unlocked must learn of the
-// release by listing the queue. Otherwise the watch must wake it.
+// If the holder unlocks before the waiter's watch is armed, the waiter must see
+// that when it lists the queue. Later, the watch must wake the waiter.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 }
 
 // interceptedSession calls a function before or after a request. The field when
-// selects that point: "after create", "before watch" or "after watch".
+// says where: "after create", "before watch" or "after watch".
 type interceptedSession struct {
 	driver.Session
 	when string
@@ -174,9 +175,9 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// If a driver does not pass on the cause of a Delete, a waiter cannot tell a
-// release from other deletions. The waiter must then list the queue, but a
-// release must still wake only one waiter.
+// If a driver does not tell waiters why a node was deleted, a waiter cannot
+// recognize a release and has to list the queue. Even then, a release must wake
+// only one waiter.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

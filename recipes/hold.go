@@ -31,7 +31,7 @@ type hold struct {
 	hooks  *ending // guarded by mu; nil until the Granted hook has returned
 }
 
-// ending holds what is needed to report the end of a hold to its hooks.
+// ending has the hooks to call at the end of a hold, and their context.
 type ending struct {
 	trace *Trace
 	ctx   context.Context // passed to the hooks
@@ -77,8 +77,8 @@ func (h *hold) check() {
 }
 
 // tellLoss marks the Locks as lost, unless they already are or all were
-// unlocked. It cancels their contexts before it closes Lost, so that callers
-// that react to Lost pass on no live context. The Lost hook runs afterwards.
+// unlocked. It cancels their contexts before it closes their Lost channels, so
+// that code woken by Lost does not use a live context. The Lost hook runs last.
 func (h *hold) tellLoss(loss entry.Loss) {
 	err := h.lostError(loss)
 	for {
@@ -99,8 +99,8 @@ func (h *hold) tellLoss(loss entry.Loss) {
 // markLost marks the Locks as lost, unless some of their contexts are still
 // active. In that case it only returns these contexts, which the caller must
 // cancel before it calls markLost again. The result granted reports whether the
-// Granted hook has returned. The result counts reports whether the loss is to
-// be counted, because it is the first loss of a held lock.
+// Granted hook has returned. The result counts is false if the hold had already
+// ended.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *hold) lostError(loss entry.Loss) *lostError {
 }
 
 // reportLoss logs a loss and runs the Lost hook, on another goroutine. If the
-// Granted hook is still running, grantReported runs Lost afterwards.
+// Granted hook is still running, grantReported runs the Lost hook later.
 func (h *hold) reportLoss(err *lostError, granted bool) {
 	h.queue.client.report(func() {
 		h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
@@ -211,10 +211,10 @@ func (h *hold) whyEnded() error {
 // that the next contender is granted it although the holder may still be
 // working. A resource that checks tokens refuses what that holder writes later.
 //
-// The limit counts from the grant. A re-entry does not extend it and has none
-// of its own, and neither Downgrade nor Unlock of one of several Locks starts
-// it anew. [Client.Shutdown] waits for the Unlock of a holder that hangs, as
-// after any other loss.
+// The limit counts from the grant. A re-entry does not extend it and has no
+// limit of its own. Neither a Downgrade nor the Unlock of one of several Locks
+// starts it anew. [Client.Shutdown] waits for the Unlock of a holder that
+// hangs, as after any other loss.
 func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
 }
@@ -226,7 +226,7 @@ type holdLimit struct {
 	returned      bool // guarded by hold.mu; whether the entry was given back
 }
 
-// limitTo starts the limit. It is called before the first Lock is returned.
+// limitTo starts the timers. It is called before the first Lock is returned.
 func (h *hold) limitTo(d time.Duration) {
 	h.max = &holdLimit{limit: d}
 	left := d - time.Since(h.since)
@@ -251,7 +251,7 @@ func (h *hold) overstayed() {
 
 // takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	h.overstayed() // because the timer for it may be late after a pause of the process
+	h.overstayed() // in case its own timer is late after a pause of the process
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.loss, ErrMaxHold)
 	h.mu.Unlock()

@@ -56,8 +56,8 @@ func wantFor(m Mode) *want {
 	return writer
 }
 
-// A queue is described in one pass: no node may cost another pass over
-// the nodes ahead of it.
+// Describing a queue must take a single pass. Applying the rule to each node
+// would take time in proportion to n^2.
 func TestAQueueIsDescribedInOnePass(t *testing.T) {
 	looked := 0
 	rule := reader.rule

@@ -17,7 +17,7 @@ import (
 )
 
 // slowOnce returns a connector that delays the first reply to op by ten
-// seconds, and counts the requests for op in sent.
+// seconds, and counts the requests for op in the counter sent.
 func (w *world) slowOnce(op faults.Op, sent *atomic.Int64) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op == op && r.Stage == faults.StageRequest {
@@ -75,8 +75,8 @@ func TestUnlockInterruptsNoDelete(t *testing.T) {
 	})
 }
 
-// A call that waits for an earlier call's unfinished request retries like any
-// other call, and gives up when its back-off does.
+// While a call waits for an earlier call's request to finish, it retries like
+// any other call, and gives up when its back-off does.
 func TestTheBackOffAlsoLimitsTheWaitForEarlierCalls(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var refusing atomic.Bool

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Lock is a held lock. It is held until Unlock, or until it is lost. A re-entry
-// returns a Lock of its own, and the last Unlock removes the node from the
-// store.
+// Lock is a granted lock. It is held until Unlock, or until it is lost. A
+// re-entry returns a Lock of its own, and the last Unlock removes the node from
+// the store.
 //
 // Locks come from RWMutex, Semaphore and Election, and from [Locks.All]. The
 // zero value and nil behave like an unlocked Lock: errors match [ErrNotHeld],
 // and other results are zero. A Lock is safe for concurrent use.
 //
-// A copy of a Lock is the same lock: unlocking one unlocks both. Pass pointers
-// all the same, because go vet reports copies.
+// A copy of a Lock is the same lock: unlocking one unlocks both. Even so, pass
+// pointers, because go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState

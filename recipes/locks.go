@@ -49,9 +49,10 @@ type Locks struct {
 // The locks may belong to different clients. Two locks of the same name are an
 // error if they belong to one client, or if their clients turn out to use one
 // store. Locks of the same name in different stores are taken in the order of
-// the arguments, so that order should be the same in all programs. It is also
-// an error if there is no lock, or if a lock is nil or belongs to a closed
-// client.
+// the arguments, so that order should be the same in all programs.
+//
+// It is also an error if there is no lock, or if a lock is nil or belongs to a
+// closed client.
 func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return lockAll(ctx, lockers, Locker.Lock)
 }
@@ -73,7 +74,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 			err = join(append([]error{err}, unlockAll(taken)...)...)
 		}
 	}()
-	inner, cancel := context.WithCancel(ctx) // ends when a lock that was taken is lost
+	inner, cancel := context.WithCancel(ctx) // ends when one of the locks taken so far is lost
 	defer cancel()
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
@@ -174,8 +175,9 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the store shows that the node of l is in the queue:
-// it finds a node with the name of l's node and the random ID of its record.
+// contains reports whether the node of l is in the queue. Since another store
+// may have a node of that name, it also compares the random IDs of the two
+// nodes' records.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false
@@ -199,13 +201,12 @@ func (l *Locks) Tokens() []int64 {
 }
 
 // Unlock unlocks all locks at the same time. The error matches the errors of
-// each [Lock.Unlock] that failed. Hooks run on goroutines of Unlock, where a
-// panic ends the program.
+// each [Lock.Unlock] that failed. Hooks run on goroutines that Unlock starts,
+// so a panic in a hook ends the program.
 func (l *Locks) Unlock() error {
 	return join(unlockAll(l.all)...)
 }
 
-// unlockAll returns the errors in the order of the locks.
 func unlockAll(locks []*Lock) []error {
 	errs := make([]error, len(locks))
 	var unlocks errgroup.Group
@@ -219,8 +220,8 @@ func unlockAll(locks []*Lock) []error {
 	return errs
 }
 
-// Err returns nil while all locks are held. Otherwise the error matches the
-// errors of [Lock.Err] of all locks that are not held.
+// Err returns nil while all locks are held. Otherwise the error matches what
+// [Lock.Err] returns for each lock that is not held.
 func (l *Locks) Err() error {
 	var errs []error
 	for _, held := range l.all {

@@ -380,7 +380,8 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 	})
 }
 
-// foreign is a Locker of another package, and cannot be a map key.
+// foreign is a Locker of another package. The slice makes it unfit as a map
+// key.
 type foreign struct {
 	recipes.Locker
 	tags []string

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing has weak pointers to the lists that sessions have returned, which
-// show whether the client keeps any of them in memory.
+// listing has weak pointers to all lists that sessions have returned. They
+// become nil unless the client keeps a list in memory.
 type listing struct {
 	lists []weak.Pointer[driver.Node]
 	ahead [][]driver.Node

@@ -88,7 +88,7 @@ func TestALossShowsInEveryLock(t *testing.T) {
 	}
 }
 
-// hookedParent is a context that calls unregister whenever a child unregisters.
+// hookedParent calls the function unregister when a child stops its AfterFunc.
 type hookedParent struct {
 	context.Context
 	done       chan struct{}

@@ -21,8 +21,8 @@ const (
 
 var limited = recipes.WithMaxHold(maxHold)
 
-// until sleeps until the time began+d, and lets everything else that is due by
-// then happen first.
+// until sleeps until the time began+d, and until everything else that is due by
+// then has happened.
 func until(began time.Time, d time.Duration) {
 	time.Sleep(time.Until(began.Add(d)))
 	synctest.Wait()

@@ -172,7 +172,7 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node, which ends with a recordTail.
+// newRecord returns the data of a new node, given the tail from recordTail.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

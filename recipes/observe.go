@@ -47,10 +47,10 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-// observe calls look at once and after each change, even across sessions, and
-// yields the results that differ from the last. The function compare reports
-// whether a result has changed, and whether to ignore it because a server shows
-// an old queue.
+// observe calls the function look first, and again after each change, even
+// across sessions. It yields the results that differ from the previous one. The
+// function compare reports whether a result differs, and whether to ignore it
+// because a server shows an old queue.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {
@@ -94,8 +94,8 @@ func observe[T any](ctx context.Context, q *queue, look func(*session) (T, drive
 	}
 }
 
-// failed yields the first error of an outage and pauses. It returns false if the
-// error is permanent.
+// failed handles an error: it yields the first one of an outage, and pauses. It
+// returns false if the loop must end.
 func (o *observing) failed(ctx context.Context, err error, yield func(err error) bool) (more bool) {
 	o.known = false
 	if ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable) {

@@ -51,7 +51,6 @@ func (o *queues) add(contenders []recipes.Contender, err error) {
 	o.seen = append(o.seen, line)
 }
 
-// saw returns what the observer has seen since the last call of saw.
 func (o *queues) saw() (seen []string) {
 	synctest.Wait()
 	o.mu.Lock()

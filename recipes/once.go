@@ -21,8 +21,8 @@ const (
 	maxSlack = 2 * time.Minute
 )
 
-// lookAgainFor limits how long a call whose attempt to record its run failed
-// asks the store whether the run was recorded all the same.
+// lookAgainFor limits how long a call asks the store whether its run was
+// recorded, after the request to record it has failed.
 const lookAgainFor = 5 * time.Second
 
 // Once takes the lock exclusively and calls f, unless f has already been run
@@ -32,17 +32,18 @@ const lookAgainFor = 5 * time.Second
 //
 // All machines call Once at the same tick. One of them runs f, and the others
 // wait. If f succeeds, they return with ran false. If f fails, or its machine
-// dies or loses the lock, the next one runs f. So f runs successfully once, and
-// no two runs overlap unless a lock is lost. In case it is lost, use the
-// context and token within f as with [RWMutex.WithLock]. f must cope with an
-// earlier run that ended halfway.
+// dies or loses the lock, the next one runs f. So f runs successfully once.
+//
+// No two runs overlap, unless a lock is lost. For that case, use the context
+// and the token within f as with [RWMutex.WithLock]. The function must also
+// cope with an earlier run that ended halfway.
 //
 // After f has returned nil, Once stores the tick and the node's name as the
 // value of the lock, as [Lock.SetValue] does, even if ctx has ended by then. Do
 // not store other values for this lock.
 //
-// If ran is false and err nil, the tick has been done. Otherwise the errors are
-// those of WithLock, and these:
+// If the result ran is false and err is nil, the tick has been done. Otherwise
+// the errors are those of WithLock, and these:
 //
 //	ErrNotRun   f was not called: Lock failed, the driver stores no values
 //	            (errors.ErrUnsupported), the lock has a value of another kind,
@@ -83,12 +84,13 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 //
 // A call may come early by two minutes or a quarter of the period, whichever is
 // less, so that machines whose clocks differ may take turns. An early run is
-// recorded as if it had begun on time. So two runs begin at least half a period
-// apart, and there are at most n+1 runs in n periods. A run counts from the
-// call of OncePer, not from the grant of the lock. But if the call has waited
-// so long that the next run could begin less than half a period after this one,
-// for example because another machine has failed late, the run counts from a
-// later time.
+// recorded as if it had begun on time.
+//
+// A run counts from the call of OncePer, not from the grant of the lock. But
+// after a long wait, for example because another machine has failed late, the
+// next run could begin less than half a period after this one. The run then
+// counts from a later time. So two runs begin at least half a period apart, and
+// there are at most n+1 runs in n periods.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
@@ -118,9 +120,9 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 }
 
 // plan decides whether to run the job. It gets the recorded time of the last
-// run, and the times of the call and of the start of the run by the store's clock.
-// All of them may be zero. It returns the time to record for the new run, and
-// whether the run is due.
+// run, the time of the call of OncePer, and the time at which the run would
+// start, the latter two by the store's clock. Each of them may be zero. It
+// returns the time to record for the new run, and whether the run is due.
 type plan func(last, called, starts time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {
@@ -135,7 +137,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		}
 		ran = true
 		if err := f(held, l); err != nil {
-			return mask(err, ErrNotRecorded) // if f returns ErrNotRecorded, it is about another lock
+			return mask(err, ErrNotRecorded) // an ErrNotRecorded that f returns is about another lock
 		}
 		return m.recordRun(context.WithoutCancel(ctx), l, run)
 	})
@@ -145,7 +147,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 	return ran, err
 }
 
-// planned reads the time of the last run and lets plan decide on the next.
+// planned reads the time of the last run and asks plan about the next one.
 func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
 	h := l.hold
 	value, err := h.entry.Value(ctx)
@@ -168,8 +170,8 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 }
 
 // parseRun returns the time of the last successful run, which is zero if there
-// was none. After the time, the value names the node that ran, for people: see
-// dlock last.
+// was none. The value also names the node of the call that ran, which the
+// command "dlock last" shows.
 func parseRun(value []byte) (time.Time, error) {
 	text, _, _ := strings.Cut(string(value), " ")
 	if text == "-" {
@@ -183,7 +185,7 @@ func parseRun(value []byte) (time.Time, error) {
 }
 
 // recordRun records the time of a run. If the lock was lost, the error omits
-// the loss, because Unlock returns that, too.
+// the loss, because the caller gets that from Unlock, too.
 func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	value := append(at.UTC().AppendFormat(nil, time.RFC3339Nano), " "+l.Node()...)
 	err := l.setValue(ctx, value)

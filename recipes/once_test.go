@@ -95,8 +95,8 @@ func TestTheNextRunsWhatADeadMachineHasNotDone(t *testing.T) {
 	}
 }
 
-// dies checks that a second machine runs the job if the first one dies in the
-// given step of Once, unless the first run is already recorded.
+// dies makes the first machine die at the given request of Once. It checks that
+// a second machine then runs the job, unless the first run was recorded.
 func dies(w *world, op faults.Op, at faults.Stage) {
 	ctx, cancel := context.WithCancel(bg)
 	var first *client
@@ -232,8 +232,8 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
-// A recorded run that is ahead of the store's clock must be reported as an
-// error. Otherwise no machine would run the job, and nobody would notice.
+// If the recorded run is ahead of the store's clock, no call runs the job.
+// Calls must return an error, because otherwise nobody would notice.
 func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -256,7 +256,7 @@ func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 
 func same(s driver.Session) driver.Session { return s }
 
-// timeless makes sessions of a store that does not report its time.
+// timeless hides the store's time, as with a store that does not report it.
 func timeless(s driver.Session) driver.Session { return timelessSession{s, driver.Inspect(s)} }
 
 type timelessSession struct {
@@ -435,7 +435,7 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 
 // The first machine works for a while and then fails, so that the second runs
 // the job late. At the next planned start, the second must run it again only if
-// at least half a period has passed since then.
+// its late run began at least half a period ago.
 func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
 		inWorldOf(t, patient, func(w *world) {

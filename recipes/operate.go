@@ -8,15 +8,15 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Check asks the driver for settings of the store's server, missing rights and
-// the like that may break locks or weaken their guarantees: see
+// Check asks the driver to look for problems that may break locks or weaken
+// their guarantees, such as wrong server settings and missing rights: see
 // [driver.Checker]. It uses neither the client's session nor its locks, so it
 // also works if [Client.Ping] fails. It may begin a session of its own, so call
 // it when a service starts, or in a health check that runs rarely.
 //
 // The findings may be incomplete if the error is not nil. It matches
 // [errors.ErrUnsupported] if the driver checks nothing, and [ErrClosed] if the
-// client is closed. Close waits for Check, and ends it.
+// client is closed. Close cancels a running Check and waits for it.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 	if ctx == nil {
 		return nil, errors.New("dlock: check: nil context")
@@ -56,11 +56,11 @@ func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 // resource refuses its writes by [Lock.Token], or if its process is known to be
 // dead. A waiter whose node is removed queues again, at the end.
 //
-// The error matches [ErrGone] if the contender has left the queue, or has
-// another node since a downgrade, [errors.ErrUnsupported] if the driver cannot
-// remove nodes, and [io/fs.ErrPermission] if ZooKeeper does not permit it. If it
-// matches driver.ErrUnavailable, or ctx has ended, the node may or may not have
-// been removed: call Queue.
+// If the contender has left the queue, or has another node since a downgrade,
+// the error matches [ErrGone]. It matches [errors.ErrUnsupported] if the driver
+// cannot remove nodes, and [io/fs.ErrPermission] if ZooKeeper does not permit
+// it. If it matches driver.ErrUnavailable, or ctx has ended, the node may or
+// may not have been removed: call Queue.
 func (m *RWMutex) Remove(ctx context.Context, c Contender) error {
 	if err := m.queue.usable(ctx); err != nil {
 		return err
@@ -82,11 +82,11 @@ func (q *queue) remove(ctx context.Context, p driver.Place) error {
 	return nil
 }
 
-// Walk returns the names of the locks that have contenders, at and below
+// Walk returns the names of the locks that have contenders, at and below the
 // prefix, in lexical order. The prefix "stock" matches "stock" and "stock/42"
 // but not "stocks". An empty prefix matches all locks. It is meant for
-// diagnosis: locks that are taken or released meanwhile may be missing, and in a
-// large store a Walk takes long.
+// diagnosis: locks that are taken or released meanwhile may be missing, and in
+// a large store a Walk takes long.
 //
 // The error matches [errors.ErrUnsupported] if the driver cannot find queues,
 // and [ErrBadName] if the prefix is neither empty nor the name of a lock.

@@ -62,12 +62,11 @@ func WithTimeout(d time.Duration) Option {
 // waiting, if n or more contenders are ahead when the call joins the queue. With
 // n = 1 they never wait. Zero or less means no limit, which is the default.
 //
-// Contenders ahead are all nodes before that of the call: readers and writers
-// that hold the lock or wait for it, of all clients, and also calls that are
-// about to give up. A call that gets the lock without waiting is never refused,
-// such as a reader among any number of readers, and neither is a call that
-// rejoins because its session has ended. TryLock and TryRLock do not wait
-// anyway.
+// The contenders ahead are all nodes in the queue before that of the call: the
+// holders and waiters of all clients, even calls that are about to give up. A
+// call that need not wait is never refused, such as a reader behind readers,
+// and neither is a call that rejoins because its session has ended. TryLock and
+// TryRLock do not wait anyway.
 //
 // The node of a refused call is removed, as after any other error. The limit
 // costs at most one List, and no request if the lock is free or the driver's
@@ -139,9 +138,9 @@ func WithHostname(name string) Option {
 // WithLogger sets the logger for events of interest to operators: sessions that
 // begin and end, retries, losses, and nodes that could not be removed at once.
 //
-// With a nil l nothing is logged. Without this option, the client logs only one
-// warning, once, to slog.Default: that a call has waited for 5 s and the store has
-// never answered, because the address may be wrong.
+// With a nil logger nothing is logged. Without this option, the client logs a
+// single warning, to slog.Default, if the store has never answered and a call
+// has waited for 5 s, because the address may be wrong.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -151,10 +150,10 @@ func WithLogger(l *slog.Logger) Option {
 
 // WithReadOnly makes a client that only reads, with Walk, Queue, Observe, Value
 // and Election.Leader. These show locks but grant none: all other methods
-// return an error that matches [errors.ErrUnsupported]. The client needs no
-// right to write, leaves nothing in the store, does not wait out the grace
-// after a loss of data, and may use a replica, as far as the driver implements
-// driver.Observer. It is an option of a client, not of a lock.
+// return an error that matches [errors.ErrUnsupported]. As far as the driver
+// implements driver.Observer, the client needs no right to write, leaves
+// nothing in the store, does not wait out the grace after a loss of data, and
+// may use a replica. It is an option of a client, not of a lock.
 func WithReadOnly() Option {
 	return func(o *options) { o.readOnly = true }
 }

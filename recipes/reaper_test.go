@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting returns a connector that fails each Delete in queues below
-// "refused" with the error why, and counts these Deletes in asked.
+// undeleting returns a connector that refuses each Delete in queues below
+// "refused" with the error why. The counter asked counts these Deletes.
 func (w *world) undeleting(why error, asked *atomic.Int64) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != faults.OpDelete || r.Stage != faults.StageRequest || !strings.HasPrefix(r.Queue, "refused/") {

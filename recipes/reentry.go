@@ -17,8 +17,8 @@ type holdsKey struct {
 	semaphore bool // whether the Lock belongs to a Semaphore
 }
 
-// heldIn says which Lock a context belongs to. outer is set if the parent
-// context belongs to another Lock of the same name.
+// heldIn says which Lock a context belongs to. The field outer is set if the
+// parent context belongs to another Lock of the same name.
 type heldIn struct {
 	holder *Lock
 	outer  *heldIn
@@ -26,13 +26,13 @@ type heldIn struct {
 
 // WithoutReentry returns a child of ctx that does not re-enter locks: Lock
 // joins the queue and waits, even for the lock that ctx belongs to. Use it for
-// goroutines that must be excluded by the lock of the goroutine that started
-// them, or by each other.
+// goroutines that the lock must keep apart from each other, or from the
+// goroutine that started them.
 //
-// The child is otherwise like ctx, but [FromContext] finds no Lock in it. A
-// context of [Lock.Context] ends with its lock, so a goroutine that waits for
-// that lock also needs context.WithoutCancel. Calling [Lock.Context] with the
-// child yields a context that re-enters that Lock. A nil ctx counts as
+// The child is otherwise like ctx, but [FromContext] finds no Lock in it. If
+// ctx comes from [Lock.Context], it ends with that lock, so a goroutine that
+// waits for the lock also needs context.WithoutCancel. Calling [Lock.Context]
+// with the child yields a context that re-enters that Lock. A nil ctx counts as
 // context.Background.
 //
 // If a goroutine waits for a lock whose holder waits for the goroutine, both

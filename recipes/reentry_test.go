@@ -44,7 +44,7 @@ func TestAnExclusiveHolderTakesTheLockAgainAtOnce(t *testing.T) {
 	})
 }
 
-// hookedContext calls run whenever it is asked for its error.
+// hookedContext calls the function run whenever its method Err is called.
 type hookedContext struct {
 	context.Context
 	run func()

@@ -30,8 +30,9 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
 
-// tally counts the nodes ahead of a contender, by which want.holds decides
-// whether it holds the lock. One pass over a queue judges all its nodes.
+// tally counts the nodes ahead of a contender, so that want.holds can tell
+// whether the contender holds the lock. One pass over a queue is enough for all
+// nodes.
 type tally struct{ nodes, readers, sharers, units int }
 
 func (t *tally) add(n driver.Node) {
@@ -60,7 +61,7 @@ func behindWriter(ahead []driver.Node) []driver.Node {
 	return nil
 }
 
-// wantOf returns what the contender with node n requests, by the node's name.
+// wantOf tells from the name of node n what its contender requests.
 func wantOf(n driver.Node) *want {
 	if isReader(n) {
 		return reader

@@ -47,7 +47,7 @@ const semaphoreRecipe = "semaphore"
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c, semaphoreRecipe, name, opts)
 	q.key = holdsKey{client: q.client, name: name, semaphore: true}
-	q.entryQueue.Renamed = func(context.Context, string, error) {} // renaming a granted node is not a downgrade to report
+	q.entryQueue.Renamed = func(context.Context, string, error) {} // no hook, because this rename is not a downgrade
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -134,9 +134,8 @@ func (s *Semaphore) String() string {
 // GoString returns the result of String as "dlock.Semaphore(...)".
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
 
-// units is a contender's share of a semaphore. The field weight is the number
-// of units that it wants or holds, and the field of is the semaphore's total
-// according to its client.
+// units is a contender's share of a semaphore: how many units it wants or holds
+// (weight), and how many there are in total according to its client (of).
 type units struct{ weight, of int }
 
 func (u units) want() *want {
@@ -144,15 +143,12 @@ func (u units) want() *want {
 }
 
 // behindUnits is the queueing rule of a semaphore. A contender may hold its
-// units if the sum of these and the units of all nodes ahead does not exceed
-// the number that the semaphore has. That sum never grows, so a grant stays
-// valid.
+// units if the semaphore has enough for it and for all nodes ahead together. No
+// node ever joins ahead of it, so a grant stays valid.
 //
-// A node ahead is settled if it holds its units by the same rule. If some nodes
-// ahead are not settled, a waiter watches only the last of them, which gets
-// another name when it is granted. If all nodes ahead are settled, the waiter
-// is the first one and watches them all. Nodes of other kinds are never
-// settled.
+// If other waiters are ahead, a waiter watches only the last of them, which
+// gets another name when it is granted. The first waiter has only holders
+// ahead, and watches them all. Nodes of other kinds count as waiters.
 func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 	var seen tally
 	last := -1
@@ -176,10 +172,10 @@ func (u units) fitBehind(ahead tally) bool {
 	return u.of > 0 && ahead.nodes == ahead.sharers && ahead.units+u.weight <= u.of
 }
 
-// settle renames the node of a holder that had to wait. Otherwise the waiter
-// behind it would not learn that it is now the first waiter. The rename is not
-// needed if no node was behind the entry when it was granted, because later
-// contenders find it already holding.
+// settle renames the node of a holder that had to wait. The rename tells the
+// next waiter that it is now the first one. Without a node behind at the time
+// of the grant, no rename is needed, because contenders that join later see
+// that the units are held.
 func (c *call) settle(e *entry.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settledKind) {
 		return
@@ -187,8 +183,8 @@ func (c *call) settle(e *entry.Entry) {
 	c.client.spawn(func() { _ = e.Rename(context.Background()) }) // repeated by the reaper
 }
 
-// warnOfUnits logs that a client whose node is ahead counts the semaphore's
-// units differently. It does so once for each client and name.
+// warnOfUnits logs if a client whose node is ahead uses a different total of
+// units. It does so once for each client and name.
 func (c *call) warnOfUnits(ahead []driver.Node) {
 	own := c.want.units.of
 	if own == 0 {

@@ -15,13 +15,12 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// acquire calls Acquire of a semaphore named q with n units.
 func (c *client) acquire(ctx context.Context, weight, n int, opts ...recipes.Option) <-chan result {
 	return going(func() (*recipes.Lock, error) { return c.Semaphore("q", n, opts...).Acquire(ctx, weight) })
 }
 
-// A grant removes no node, so it would not wake the waiter behind. Therefore
-// the granted node is renamed, from S to H, which ends that waiter's watch.
+// A grant removes no node, so it would not wake the next waiter. Therefore the
+// granted node is renamed, from S to H, which ends that waiter's watch.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -257,9 +256,9 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// If Create reports a later node, the client of the later node may already be
-// waiting for the new node. At the grant, the new node must be renamed to -H to
-// wake that client.
+// If Create reports that another node is already behind the new one, the client
+// of that other node may be waiting. At the grant, the new node must be renamed
+// to -H to wake that client.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")

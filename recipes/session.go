@@ -10,8 +10,8 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// session is a session of the client that may still exist in the store, even if
-// the client has lost it.
+// session is one session of the client. It may live on in the store after the
+// client has lost it.
 type session struct {
 	*entry.Grants
 	client *Client
@@ -178,8 +178,8 @@ func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 	return since
 }
 
-// heartbeats passes the heartbeats of a session to the Heartbeat hook. It has
-// its own goroutine, so that a slow hook does not delay the driver.
+// heartbeats passes a session's heartbeats to the Heartbeat hook on its own
+// goroutine, so that a slow hook does not delay the driver.
 type heartbeats struct {
 	sessionID  string
 	mu         sync.Mutex         // held while sending to unreported

@@ -8,10 +8,10 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// Shutdown ends the client when its locks have been unlocked, like the method
-// of net/http.Server. From then on no lock is granted: calls that wait for one
-// leave the queue and return [ErrClosed], and so do new calls. A call that
-// waits for an answer of the store returns once it has the answer.
+// Shutdown stops granting locks, waits until all locks have been unlocked, and
+// then closes the client. Calls that wait for a lock leave the queue and return
+// [ErrClosed], and so do new calls. A call that waits for an answer of the
+// store returns once it has the answer.
 //
 // Holders may finish their work. They keep their locks until they unlock, and
 // may re-enter and downgrade them. A lock that was lost counts as held until

@@ -14,13 +14,14 @@ import (
 //
 // Hooks run on the goroutine that does the work, possibly concurrently, and
 // delay it. Keep them short, and do not call the lock or its client from them.
+//
 // If a hook panics, the same hook of other traces is still called, and the
-// panic ends the call on whose goroutine it runs. A call of Lock, RLock,
+// panic ends the call on whose goroutine the hook runs. A call of Lock, RLock,
 // TryLock or TryRLock then holds nothing, and its node is removed. Connected,
 // Heartbeat, SessionEnded, Reaped and Downgraded may run on goroutines of the
 // client, where a panic ends the program. Lost always runs on such a goroutine,
-// one for each loss, so it may run after the Unlock that found the loss has
-// returned, and after SessionEnded. [Client.Close] waits for it.
+// a new one for each loss. It may therefore run after SessionEnded, and after
+// the return of the Unlock that found the loss. [Client.Close] waits for it.
 //
 // The first argument of a hook is the context of the call that it reports on,
 // or one derived from it, so that a tracing span finds its parent. The comment
@@ -31,9 +32,9 @@ import (
 // Hooks are suitable for counting. Each call of Lock, RLock, TryLock and
 // TryRLock causes one Started and then one Granted or one Failed, unless it is
 // a successful re-entry, which runs none of them. If another hook panics, the
-// call may end without Granted and Failed. Each Granted is followed, after it
-// has returned or panicked, by exactly one Released or one Lost. Each Connected
-// without an error is followed by one SessionEnded.
+// call may end without Granted and Failed. After each Granted has returned or
+// panicked, exactly one Released or one Lost follows. Each Connected without an
+// error is followed by one SessionEnded.
 //
 // In every hook about a lock, the field Recipe says what the lock is used for:
 // "lock" for an [RWMutex], "semaphore" for a [Semaphore], "election" for an
@@ -57,7 +58,7 @@ type Trace struct {
 	// Started is called when Lock, RLock, TryLock or TryRLock begins, with the
 	// context of that call. It is not called for a successful re-entry.
 	Started func(context.Context, StartedInfo)
-	// Queued is called when a node has joined, with the context of the call.
+	// Queued is called when a call has joined the queue, with its context.
 	Queued func(context.Context, QueuedInfo)
 	// Waiting is called before a contender waits, and again after each wake-up
 	// that did not grant the lock, with the context of Lock or RLock.

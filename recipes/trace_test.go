@@ -45,8 +45,8 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// life returns hooks that append to seen what they are told, with the name of
-// the caller from their context.
+// life returns hooks that append a line for each event to seen. The line ends
+// with the caller's name, from the context of the hook.
 func life(seen *[]string) *recipes.Trace {
 	var mu sync.Mutex
 	note := func(ctx context.Context, told ...any) {
@@ -100,7 +100,7 @@ func TestHooksSeeTheLifeOfALock(t *testing.T) {
 		l = w.granted(m.Lock(from(bg, "last")))
 		require.NoError(w, c.Close())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrClosed)
-		slices.Sort(seen[len(seen)-2:]) // a session and its locks end on goroutines of their own
+		slices.Sort(seen[len(seen)-2:]) // the session and the lock end on two goroutines, in either order
 		assert.Equal(w, []string{
 			"lock started exclusive false <- lock",
 			"connected <- lock",
@@ -150,7 +150,7 @@ func TestConnectingReportsTheSession(t *testing.T) {
 	})
 }
 
-// era is a session of a store that can lose its data.
+// era is a session that reports a name as the generation of its store's data.
 type era struct {
 	driver.Session
 	driver.Unsupported
@@ -196,8 +196,8 @@ func (e *endings) trace() *recipes.Trace {
 	}
 }
 
-// A loss while the Granted hook runs is reported only after it. If a hook
-// panics, the other traces must still see how the call ends.
+// If the lock is lost while the Granted hook runs, the Lost hook must run
+// later. If a hook panics, the other traces must still see how the call ends.
 func TestEachTraceSeesTheEndOfACallWhoseGrantedHookIsSlow(t *testing.T) {
 	for _, loss := range []bool{false, true} {
 		for _, panics := range []bool{false, true} {

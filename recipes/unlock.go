@@ -109,8 +109,8 @@ func (h *hold) giveEntryBack() error {
 	return h.entry.Remove(unlockTimeout)
 }
 
-// explain returns the error of Unlock for an error from removing the node. If
-// the node was already gone, the lock was lost.
+// explain turns the error of a failed removal of the node into the error of
+// Unlock. If the node was already gone, the lock was lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *entry.Loss
@@ -148,12 +148,14 @@ func (h *hold) reportReleased(mode Mode, err error) {
 // If other Locks hold the same node exclusively by re-entry, it stays exclusive
 // in the store until the last of them unlocks or downgrades.
 //
-// If the store or ctx fails, the lock counts as shared anyway, because the
+// If the store fails or ctx ends, the lock counts as shared anyway, because the
 // store may already have granted it to readers. The error matches
 // driver.ErrUnavailable. The client retries in the background, and another
-// Downgrade waits for the result. If the lock is already lost or unlocked, the
-// error matches [ErrLost] or [ErrNotHeld]. Units of a [Semaphore] cannot be
-// downgraded: Downgrade returns an error, and they stay held.
+// Downgrade waits for the result.
+//
+// If the lock is already lost or unlocked, the error matches [ErrLost] or
+// [ErrNotHeld]. Units of a [Semaphore] cannot be downgraded: Downgrade returns
+// an error, and they stay held.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if l.fromNoCall() {
 		return errNoLock
@@ -184,8 +186,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, lockError)
 }
 
-// downgradeRest makes a hold shared when its last exclusive Lock was unlocked
-// but shared Locks remain.
+// downgradeRest makes the hold shared, because its last exclusive Lock was
+// unlocked and shared Locks remain.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
@@ -209,8 +211,8 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade makes the hold shared in the store. The function failed wraps an
-// error of the store.
+// downgrade makes the hold shared in the store. It wraps an error of the store
+// by calling the function failed.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	err := h.entry.Rename(ctx)
 	if ended := h.whyEnded(); ended != nil {

@@ -49,7 +49,6 @@ type connectorFunc func(context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// wrapped returns a connector like c, with each session wrapped by f.
 func wrapped(c driver.Connector, f func(driver.Session) driver.Session) driver.Connector {
 	return connectorFunc(func(ctx context.Context) (driver.Session, error) {
 		s, err := c.Connect(ctx)
@@ -117,8 +116,8 @@ func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	return cl
 }
 
-// lose makes the network lose the session's next request for op. If committed,
-// the request reaches the store, and only the reply is lost.
+// lose makes the network lose the session's next request for op. If committed
+// is true, the request reaches the store, and only the reply is lost.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -141,7 +140,6 @@ func (w *world) names() []string {
 	return names
 }
 
-// granted returns the Lock of a call that must succeed.
 func (w *world) granted(l *recipes.Lock, err error) *recipes.Lock {
 	w.Helper()
 	require.NoError(w, err)
@@ -173,8 +171,8 @@ func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan resul
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won requires that the call whose result c receives has been granted the lock,
-// and returns the Lock.
+// won returns the Lock from c. It requires that the call behind c has been
+// granted the lock by now.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()
