@@ -15,8 +15,8 @@ type Checker interface {
 	// reports this as a finding with the level Problem. Otherwise it returns
 	// the error of [Connector.Connect], together with what it has found so far.
 	//
-	// If ctx ends, Check returns promptly, after it has cleaned up. A connector
-	// that wraps one without Check returns [errors.ErrUnsupported].
+	// If ctx ends, Check returns promptly, after it has cleaned up. If a connector
+	// wraps one without Check, it returns [errors.ErrUnsupported].
 	Check(ctx context.Context) ([]Finding, error)
 }
 

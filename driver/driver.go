@@ -12,8 +12,8 @@ import (
 //
 // A Driver is safe for concurrent use.
 type Driver interface {
-	// OpenConnector parses a data source name. It does no I/O. An error names
-	// the invalid part of the dsn, but never repeats a password.
+	// OpenConnector parses a data source name. It does no I/O. An error names the
+	// invalid part, but never repeats a password.
 	OpenConnector(dsn string) (Connector, error)
 }
 
@@ -102,13 +102,15 @@ type Session interface {
 	// 1. A queue that does not exist is empty.
 	//
 	// The list holds every node that Create has made and that is still in the
-	// queue. It also holds nodes of other programs whose names [ParseName]
-	// accepts. Such a foreign node is ordered by its sequence. Rule 1 does not
-	// cover foreign nodes: Create need not take their sequences into account,
-	// and may make a node that comes before a foreign one. A driver may list
-	// more foreign nodes if its store orders them among its own: zkdriver lists
-	// every node whose name ends in ten digits. The list holds nothing else.
-	// Package recipes treats a node as exclusive unless its name is a reader's.
+	// queue. It also holds foreign nodes, which are nodes of other programs whose
+	// names [ParseName] accepts, and nothing else. (A driver may list more foreign
+	// nodes if its store orders them among its own: zkdriver lists every node
+	// whose name ends in ten digits.) Package recipes treats a node as exclusive
+	// unless its name is a reader's.
+	//
+	// A foreign node is ordered by its sequence, and is not covered by rule 1:
+	// Create need not take its sequence into account, and may make a node that
+	// comes before it.
 	//
 	// The list is at least as new as everything that this session has done and
 	// seen. For example, it holds a node that Create has returned, and lacks a
@@ -168,10 +170,11 @@ type Session interface {
 	// Callers may repeat Delete, however late. If an operator has removed the
 	// queue, another contender's node may have the name of p by then. A repeat
 	// never removes that node. The first Delete of p may remove it, but only if
-	// the session has not seen that p is gone. After a Delete that returned
-	// nil, or an error that matches [ErrUnavailable], a repeat may return nil
-	// or an error that matches ErrGone. After any error that does not match
-	// ErrGone, the node may or may not be in the queue.
+	// the session has not seen that p is gone.
+	//
+	// If Delete has returned nil or an error that matches [ErrUnavailable], a
+	// repeat may return nil or an error that matches ErrGone. After any error that
+	// does not match ErrGone, the node may or may not be in the queue.
 	//
 	// The cause is meant for the watches of the contenders behind p. The caller
 	// passes Released when it gives back an exclusive lock, and Changed
@@ -202,10 +205,10 @@ type Session interface {
 	// still be working when the next holder begins.
 	//
 	// The store may be out of reach at that time, so the driver decides by this
-	// process's clocks alone. It counts from the time at which it sent a
-	// request that the store is known to have counted as a sign of life.
-	// [Lease] implements this. After a pause of the process, or a step of the
-	// wall clock, Done may be closed a little later than Err returns an error.
+	// process's clocks alone. It measures from the time at which it sent a request
+	// that the store is known to have taken as a sign of life. [Lease] implements
+	// this. After a pause of the process, or a step of the wall clock, Done may be
+	// closed a little later than Err returns an error.
 	//
 	// A store may also drop a session at once, for example at an operator's
 	// request. The session then ends with the store's next answer.
@@ -270,11 +273,10 @@ type NodeSpec struct {
 	// that a driver can recognize the node after a lost reply. The caller may
 	// reuse the slice once Create has returned.
 	Data []byte
-	// Predecessor chooses the node that this contender has to wait for.
-	// Given the nodes ahead, it returns an index, or -1 if the contender
-	// need not wait. It has no side effects and does not block. If
-	// Predecessor is nil, the caller wants no watch. A driver may ignore
-	// Predecessor.
+	// Predecessor chooses the node that this contender has to wait for. Given the
+	// nodes ahead, it returns the index of that node, or -1 if the contender need
+	// not wait. It has no side effects and does not block. If Predecessor is nil,
+	// the caller wants no watch. A driver may ignore Predecessor.
 	Predecessor func(ahead []Node) int
 }
 
@@ -291,15 +293,15 @@ type Joined struct {
 	Known bool
 	// Ahead holds the nodes before this one, oldest first.
 	//
-	// Rule 5, ahead: these are all the nodes that List would have returned
-	// before this node at some instant when the node was in the queue. For
-	// example, a driver may take them from a list request that follows the
-	// create on the same connection.
+	// Rule 5, ahead: these are all the nodes that List, at some instant when this
+	// node was in the queue, would have returned ahead of it. For example, a
+	// driver may take them from a list request that follows the create on the same
+	// connection.
 	Ahead []Node
-	// Behind reports whether the list from which Ahead was taken also shows a
-	// node behind this one. If so, a later contender may have listed the queue
-	// before a node ahead was removed. Behind stays false if Create lists the
-	// queue in one step with creating the node.
+	// Behind reports whether the list from which Ahead was taken also shows a node
+	// behind this one. If so, the contender behind may already be waiting for this
+	// node. Behind stays false if Create makes the node and lists the queue in one
+	// step.
 	Behind bool
 	// Watch is an optional watch of this place and of the node that Predecessor
 	// chose, as [Session.Watch] would have returned it. The driver must arm it

@@ -16,9 +16,9 @@ var (
 	ErrSessionEnded = errors.New("session ended")
 
 	// ErrExpired is matched by the error of a session whose lease has run out
-	// because the store did not answer. It also matches ErrSessionEnded. The
-	// store still keeps the session for the margin of the lease, unless this
-	// process was paused when the lease ran out.
+	// because the store did not answer. It also matches ErrSessionEnded. Unless
+	// this process was paused at that time, the store still keeps the session for
+	// the lease's margin.
 	ErrExpired = errors.New("the lease ran out")
 
 	// ErrLostData is matched by the error of a session that the store has ended

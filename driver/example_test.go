@@ -86,8 +86,8 @@ func ExampleCheckQueue() {
 // plainSession hides the methods of driver.Inspector.
 type plainSession struct{ driver.Session }
 
-// Inspect accepts any session. The methods of one that is no Inspector return
-// errors that match errors.ErrUnsupported.
+// Inspect accepts any session. If the session is no Inspector, the methods
+// return errors that match errors.ErrUnsupported.
 func ExampleInspect() {
 	ctx := context.Background()
 	session, err := memdriver.New().Connect(ctx)

@@ -14,18 +14,18 @@ import (
 // A session that supports only some of the methods embeds [Unsupported]. Rule
 // 10 covers these methods too. Each is either always supported or never.
 //
-// Call [Inspect] rather than asserting the type. A session that wraps another
-// one forwards the methods of Inspect's result.
+// Call [Inspect] rather than asserting the type. If a session wraps another
+// one, it forwards these methods to the result of Inspect.
 type Inspector interface {
 	// Read returns what the store knows about the named node. The result is at
 	// least as new as everything that this session has done and seen. If the
 	// node is not in the queue, the error matches [ErrGone].
 	Read(ctx context.Context, queue, name string) (NodeInfo, error)
 
-	// Walk returns the names of the queues at and below prefix, in lexical
-	// order. The prefix "stock" matches "stock" and "stock/42" but not
-	// "stocks". An empty prefix matches all queues. The result may lack queues
-	// without nodes, and queues created or removed during the call.
+	// Walk returns the names of the queues at and below the prefix, in lexical
+	// order. The prefix "stock" matches "stock" and "stock/42" but not "stocks".
+	// An empty prefix matches all queues. The result may lack queues without
+	// nodes, and queues created or removed during the call.
 	//
 	// If the prefix is not empty and [CheckQueue] rejects it, the error matches
 	// [ErrBadName].
@@ -55,11 +55,10 @@ type Inspector interface {
 	// than p's has set a value, it matches [ErrStale]. In both cases nothing is
 	// stored. Like Delete, SetValue takes any place that the node has had.
 	//
-	// After an error that matches [ErrUnavailable], or if ctx has ended, the
-	// value may or may not be stored, and a request in flight may still store
-	// it while p is in the queue, even after a later SetValue of p. The caller
-	// may repeat SetValue. After any other error the value is not stored by
-	// this call.
+	// After an error that matches [ErrUnavailable], or if ctx has ended, the value
+	// may or may not be stored. A request in flight may still store it while p is
+	// in the queue, even after a later SetValue of p. The caller may repeat
+	// SetValue. After any other error the value is not stored by this call.
 	//
 	// If [CheckValue] rejects the value, SetValue returns its error and sends
 	// no request to the store.
@@ -80,11 +79,10 @@ type Inspector interface {
 	// returns no secret. Unknown fields are zero.
 	Describe() SessionInfo
 
-	// OnHeartbeat sets f as the function that is called after each answer of
-	// the store that has renewed the session's lease. The argument left is what
-	// was left of the lease when the answer arrived, and term is how long the
-	// lease runs without a renewal. A later call replaces f; nil stops the
-	// calls.
+	// OnHeartbeat sets the function f, which is called after each answer from the
+	// store that has renewed the session's lease. The argument left is what was
+	// left of the lease when the answer arrived, and term is how long the lease
+	// runs without a renewal. A later call replaces f; nil stops the calls.
 	//
 	// The session may hold locks of its own while it calls f, and may call it
 	// concurrently. So f must return at once, and must not call a method of the
@@ -102,9 +100,9 @@ func Inspect(s Session) Inspector {
 	return Unsupported{}
 }
 
-// Unsupported is an [Inspector] without abilities: its methods change nothing,
-// return zero values, and errors that match [errors.ErrUnsupported]. Embed it in
-// a session that supports only some of the methods.
+// Unsupported is an [Inspector] whose methods do nothing, and return zero
+// values and errors that match [errors.ErrUnsupported]. Embed it in a session
+// that supports only some of the methods.
 type Unsupported struct{}
 
 var _ Inspector = Unsupported{}

@@ -19,17 +19,17 @@ import (
 // store drops it. It suits stores that drop a session when they have not heard
 // from it for the session timeout.
 //
-// The store counts the timeout from the arrival of a request, which is never
-// earlier than the request was sent. A lease therefore counts from the sending
-// time of a request, once a reply has proved that the store counted this
-// request for the session. The term of the lease is shorter than the timeout by
-// a margin, because the clocks of the store and of this process may drift
-// apart. When the term has passed, the lease has ended for good, and a late
-// reply does not revive it. (See Gray and Cheriton, "Leases: An Efficient
-// Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989.)
+// The store measures the timeout from the arrival of a request, which is never
+// earlier than the request was sent. A lease therefore runs from the time at
+// which a request was sent, once a reply has proved that the request has kept
+// the session alive. The term of the lease is shorter than the timeout by a
+// margin, because the clocks of the store and of this process may drift apart.
+// When the term has passed, the lease has ended for good, and a late reply does
+// not revive it. (See Gray and Cheriton, "Leases: An Efficient Fault-Tolerant
+// Mechanism for Distributed File Cache Consistency", 1989.)
 //
-// A lease begins with the first request that counts, usually the one that opens
-// the session. Until then Err returns nil, Done is open, and there is no timer.
+// A lease begins with the first such request, usually the one that opens the
+// session. Until then Err returns nil, Done is open, and there is no timer.
 //
 //	lease := driver.NewLease(timeout, 0)
 //	err := lease.Begin(func() error { return open(ctx) })
@@ -38,13 +38,14 @@ import (
 //
 // A lease reads both the monotonic and the wall clock, because the monotonic
 // clock may stand still while a machine sleeps, and the wall clock may be set
-// back. Between two readings it counts the time of the clock that has advanced
-// more. Time once counted stays counted, so a wall clock that is set back hides
-// a sleep only if nothing reads the clocks in between. While the machine runs,
-// they are read at least four times per term. If the wall clock is set forward
-// by more than the rest of the term, the lease ends early, which is safe. If
-// both clocks stand still, as in a paused virtual machine, the lease cannot
-// notice.
+// back. Between two readings it goes by the clock that has advanced more, and
+// it never goes back. So a wall clock that is set back hides a sleep only if
+// nothing reads the clocks in between. While the machine runs, they are read at
+// least four times per term.
+//
+// If the wall clock is set forward by more than the rest of the term, the lease
+// ends early, which is safe. If both clocks stand still, as in a paused virtual
+// machine, the lease cannot notice.
 //
 // A Lease is safe for concurrent use. No method blocks, except that Begin and
 // Do wait for their request, and Run for the end of the lease.
@@ -59,7 +60,7 @@ type Lease struct {
 	// Written with mu held, but read without it, because every request
 	// reads these fields.
 	begun atomic.Bool  // whether from is set
-	from  atomic.Int64 // Instant.counted of the instant from which the lease counts
+	from  atomic.Int64 // the start of the current term, as Instant.counted
 	over  atomic.Bool  // whether err is set; done is closed before mu is unlocked
 
 	mu      sync.Mutex
@@ -148,10 +149,10 @@ func (t Instant) since(u Instant) time.Duration { return t.counted - u.counted }
 func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 
 // NewLease returns a lease for a session that the store drops when it has not
-// heard from it for timeout. The term of the lease is timeout minus margin. A
-// zero margin means a quarter of the timeout.
+// heard from it for the timeout. The term of the lease is the timeout minus the
+// margin. A zero margin means a quarter of the timeout.
 //
-// The lease begins with the first request that counts: see [Lease.Do],
+// The lease begins with the first successful request: see [Lease.Do],
 // [Lease.Run] and [Lease.Renew]. From then until its end it holds a timer, so
 // drivers must call [Lease.End] when the session is closed.
 //
@@ -181,15 +182,15 @@ func newLease(timeout, margin time.Duration, clock func() Instant) *Lease {
 // and will call [Lease.Renew] when it is answered. [Lease.Do] makes both calls.
 func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
-// Begin makes the request that opens the session, and counts the lease from the
-// time before the call. The function request must return nil only under the
-// condition stated at [Lease.Do].
+// Begin calls the function request, which opens the session, and lets the lease
+// run from the time before that call. The function must return nil only under
+// the condition stated at [Lease.Do].
 //
-// Begin returns the error of request. If request succeeds only after the term
-// has passed, the lease has ended. Connect then fails, but another attempt may
-// succeed, so the error matches [ErrUnavailable] and not [ErrSessionEnded]. If
-// the lease had already ended, Begin returns the lease's error without calling
-// request.
+// Begin returns the error of the function request. If that succeeds only after
+// the term has passed, the lease has ended. Connect then fails, but another
+// attempt may succeed, so the error matches [ErrUnavailable] and not
+// [ErrSessionEnded]. If the lease had already ended, Begin returns the lease's
+// error without calling request.
 func (l *Lease) Begin(request func() error) error {
 	answered := false
 	err := l.Do(func() error {
@@ -203,15 +204,15 @@ func (l *Lease) Begin(request func() error) error {
 	return err
 }
 
-// Do makes a request that may renew the lease. It reads the clocks, calls
-// request, and, if request returns nil, counts the lease from the time before
-// the call. The function request must return nil only if the store's answer
-// proves that it counted this request for the session.
+// Do makes a request that may renew the lease. It reads the clocks and calls
+// the function request. If request returns nil, Do lets the lease run from the
+// time before that call. So request must return nil only if the store's answer
+// proves that it took this request as a sign of life of the session.
 //
-// Do returns the error of request, or the lease's error if the lease has ended
-// by then, for example because the answer came after the term had passed. If
-// the lease had already ended when Do was called, Do does not call request. If
-// request panics, so does Do, and the lease is not renewed.
+// Do returns the error of the function request, or the lease's error if the
+// lease has ended by then, for example because the answer came after the term
+// had passed. If the lease had already ended when Do was called, Do does not
+// call request. If request panics, so does Do, and the lease is not renewed.
 func (l *Lease) Do(request func() error) error {
 	sent := l.Now()
 	if err := l.at(sent); err != nil {
@@ -227,9 +228,9 @@ func (l *Lease) Do(request func() error) error {
 }
 
 // Failed records the error of a request that has not renewed the lease. If the
-// lease runs out before the next renewal, its error text includes the latest
-// such error, which tells users why their session ended. The lease's error does
-// not match it. Do and Run call Failed themselves.
+// lease runs out before the next renewal, the lease's error has the latest such
+// error in its text, to tell users why their session ended, but does not match
+// it. Do and Run call Failed themselves.
 func (l *Lease) Failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,20 +241,20 @@ func (l *Lease) Failed(err error) {
 // within one timeout. An older heartbeat could not renew the lease anyway.
 const maxBeats = 8
 
-// Run renews the lease until the lease ends. It calls beat every eighth of the
-// timeout, beginning an eighth after the call of Run. The function beat sends
-// a heartbeat and waits for the answer. It must return nil only under the
-// condition stated for request at [Lease.Do].
+// Run renews the lease until the lease ends. Every eighth of the timeout, but
+// not at once, it calls the function beat, which sends a heartbeat and waits
+// for the answer. The function must return nil only under the condition stated
+// at [Lease.Do].
 //
 // Run returns when the lease has ended and every call of beat has returned.
-// Drivers run Run on a goroutine of its own, and Close waits for that
+// Drivers call Run on a goroutine of its own, and their Close waits for that
 // goroutine.
 //
 // Heartbeats overlap: each call of beat runs on its own goroutine, without
 // waiting for answers to earlier ones, so heartbeats may reach the store in any
-// order. This is safe if the store counts the timeout from the arrival of a
-// heartbeat. It is not safe if a heartbeat carries a time that replaces a later
-// one.
+// order. This is safe if the store measures the timeout from the arrival of a
+// heartbeat. It is not safe if each heartbeat carries a time that the store
+// keeps, because an older time could replace a newer one.
 //
 // The ctx of beat is done after a quarter of the timeout, or when the lease
 // ends, with the lease's error as the cause. A beat that ignores ctx delays the
@@ -293,8 +294,8 @@ func (l *Lease) limit(beat func(ctx context.Context) error) error {
 // Context returns a context that is canceled when the lease ends, with the
 // error of [Lease.Err] as its cause. After a pause of the process, it may be
 // canceled late, as with Done. The context has no values and no deadline. The
-// CancelFunc cancels and frees it earlier. Without that call, it is kept until
-// the lease ends.
+// CancelFunc cancels and frees it earlier; otherwise it is kept until the lease
+// ends.
 func (l *Lease) Context() (context.Context, context.CancelFunc) {
 	_ = l.Err() // ends the lease if it has run out
 	return context.WithCancel(l.ended)
@@ -322,10 +323,10 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 
 func (l *Lease) start() Instant { return Instant{counted: time.Duration(l.from.Load())} }
 
-// Renew counts the lease from sent, the time at which a request was sent. The
-// driver must know that the store counted this request for the session. The
-// first call begins the lease. Later calls are ignored if sent is before the
-// instant from which the lease already counts.
+// Renew lets the lease run from sent, the time at which a request was sent. The
+// driver must know that the store took this request as a sign of life of the
+// session. The first call begins the lease. A later call has no effect if the
+// lease already runs from a later time than sent.
 //
 // Renew reports whether the lease is running. It does not revive a lease whose
 // term has passed, even if no method has noticed that before.
@@ -338,8 +339,8 @@ func (l *Lease) Renew(sent Instant) bool {
 }
 
 // renew implements Renew, except that it does not call the function set by
-// OnRenew. If a call is due, renew returns that function as report, and left,
-// the time that was left of the lease, for which its caller then calls report.
+// OnRenew, because it holds mu. If a call is due, renew returns that function
+// as report, with its argument left, and the caller of renew calls it.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,7 +359,7 @@ func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report fu
 	return true, left, report
 }
 
-// OnRenew sets f as the function that is called each time that Renew extends a
+// OnRenew sets the function f, which is called each time that Renew extends a
 // lease that has begun, as [Inspector] describes. It replaces the function of
 // an earlier call. Drivers implement Inspector.OnHeartbeat with it.
 func (l *Lease) OnRenew(f func(left, term time.Duration)) {
@@ -367,19 +368,19 @@ func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 	l.onRenew = f
 }
 
-// CountFrom makes the lease count from the given instant. Unlike in Renew, that
-// instant may be earlier than the one from which the lease counts at present.
-// If the lease has not begun, it begins.
+// CountFrom lets the lease run from the given instant, even if that is earlier
+// than the instant from which it runs now. If the lease has not begun, it
+// begins.
 //
-// CountFrom is for stores with two kinds of proof that they counted a request.
-// A weak proof is good enough while the session owns no node, but a session
-// that owns one needs a strong proof. Before a driver returns the session's
-// first node, it calls CountFrom with the sending time of the latest request
-// that has a strong proof.
+// CountFrom is for stores with two kinds of proof that they took a request as a
+// sign of life. A weak proof is good enough while the session owns no node, but
+// a session that owns one needs a strong proof. Before a driver returns the
+// session's first node, it calls CountFrom with the sending time of the latest
+// request that has a strong proof.
 //
-// If less than least would remain of the term, CountFrom changes nothing and
-// returns an error that matches [ErrUnavailable]. If the lease has ended,
-// CountFrom returns the error of Err.
+// If less of the term than the argument least would remain, CountFrom changes
+// nothing and returns an error that matches [ErrUnavailable]. If the lease has
+// ended, CountFrom returns the error of Err.
 func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -400,7 +401,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 }
 
 // End ends the lease at once, for example because the session was closed or the
-// store does not know it. Err then returns an error that matches cause. End
+// store does not know it. Err then returns an error that matches the cause. End
 // stops the timer and cancels every context returned by [Lease.Context]. It may
 // be called before the lease has begun. If the lease has ended, End is a no-op.
 func (l *Lease) End(cause error) {
@@ -417,9 +418,9 @@ func (l *Lease) End(cause error) {
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Err returns nil until the lease ends, and from then on always an error that
-// matches [ErrSessionEnded], and the cause passed to End or [ErrExpired]. It
-// reads the clocks, so it does not wait for a timer to notice the end. Once Err
-// has returned an error, Done is closed.
+// matches [ErrSessionEnded], and either the cause passed to End or
+// [ErrExpired]. It reads the clocks, so it does not wait for a timer to notice
+// the end. Once Err has returned an error, Done is closed.
 func (l *Lease) Err() error { return l.at(l.Now()) }
 
 // Term returns how long the lease runs without a renewal.
@@ -466,8 +467,8 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	// A method that sees over set waits for mu before it returns err. By
-	// then, done is closed.
+	// A method that finds the field over set locks mu before it returns err, so it
+	// returns only after done is closed.
 	l.over.Store(true)
 	l.cancel(l.err)
 }

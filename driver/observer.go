@@ -2,18 +2,18 @@ package driver
 
 import "context"
 
-// Observer is an optional part of a [Connector], for tools that only read. They
-// must not need more rights or room than reading takes, leave anything behind
-// in the store, or wait for a grace (see [SessionInfo]).
+// Observer is an optional part of a [Connector], for tools that only read. Such
+// a tool needs no rights beyond reading, takes no room in the store, leaves
+// nothing behind, and waits for no grace (see [SessionInfo]).
 type Observer interface {
-	// Observe returns a session that changes nothing in the store. The store
-	// does not know the session, so it does not end while the store is out of
+	// Observe returns a session that changes nothing in the store. The store does
+	// not know the session, so the session does not end while the store is out of
 	// reach. List, WatchQueue, Read, Walk and Value return the same as in any
 	// other session or, on a replica, what was true some time ago. A store that
-	// was never used is empty. The methods that change something return an
-	// error that matches [errors.ErrUnsupported].
+	// was never used is empty. The methods that change something return an error
+	// that matches [errors.ErrUnsupported].
 	//
-	// Otherwise Observe is like [Connector.Connect]. A connector that wraps one
-	// without Observe calls that one's Connect instead.
+	// Otherwise Observe is like [Connector.Connect]. If a connector wraps one
+	// without Observe, it calls the wrapped one's Connect instead.
 	Observe(ctx context.Context) (Session, error)
 }
