@@ -66,8 +66,8 @@ func isPlainWord(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// Duration returns a function for [Parameters] that stores a duration between
-// least and most.
+// Duration returns a function for [Parameters] that stores a duration from
+// least to most, inclusive.
 func Duration(to *time.Duration, least, most time.Duration) func(value string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -79,8 +79,8 @@ func Duration(to *time.Duration, least, most time.Duration) func(value string) e
 	}
 }
 
-// Int returns a function for [Parameters] that stores an integer between least
-// and most.
+// Int returns a function for [Parameters] that stores an integer from least to
+// most, inclusive.
 func Int[T int | int64](to *T, least, most T) func(value string) error {
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)

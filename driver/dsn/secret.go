@@ -25,8 +25,8 @@ type Secret struct {
 func (s *Secret) AddTo(p Parameters) { p["password_file"] = Text(&s.file) }
 
 // Login is like the function [Login], but stores the password in s. It also
-// accepts an empty text, and a user without a password if Check finds a
-// password. Drivers whose client library parses the login do not call Login.
+// accepts an empty text, and a user whose password Check finds elsewhere.
+// Drivers whose client library parses the login do not call Login.
 func (s *Secret) Login(text string) (user string, err error) {
 	switch {
 	case text == "":
@@ -41,10 +41,10 @@ func (s *Secret) Login(text string) (user string, err error) {
 	return user, err
 }
 
-// Check stores program, which may be nil, and must otherwise return the
-// password before its ctx ends. Check returns an error if there is more than
-// one password, or a user or a password without the other. The argument given
-// says whether a client library has found a password in the data source name.
+// Check stores the function program, which must return the password before its
+// ctx ends. It may be nil. Check returns an error if there is more than one
+// password, or a user or a password without the other. The argument given says
+// whether a client library has found a password in the data source name.
 func (s *Secret) Check(given bool, program func(context.Context) (string, error)) error {
 	given = given || s.text != nil
 	s.program = program

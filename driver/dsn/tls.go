@@ -25,8 +25,8 @@ func (t *TLS) AddTo(p Parameters) {
 
 // Check returns an error if there is a certificate without its key or a key
 // without its certificate, or if any of the parameters is set although TLS is
-// off. The text on is the parameter that turns TLS on, such as "tls=true", for
-// use in the error.
+// off. For the error, the argument on names the parameter that turns TLS on,
+// such as "tls=true".
 func (t TLS) Check(isOn bool, on string) error {
 	if !isOn && t != (TLS{}) {
 		return errors.New("a tls_ parameter without " + on)

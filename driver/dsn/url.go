@@ -143,7 +143,7 @@ func parseHost(text, defaultPort string) (string, error) {
 	return host + ":" + port, nil
 }
 
-// parseIPv6 splits text after a leading IPv6 address in brackets.
+// parseIPv6 splits off the IPv6 address in brackets at the start of text.
 func parseIPv6(text string) (host, after string, err error) {
 	inside, after, found := strings.Cut(text[1:], "]")
 	if !found {
