@@ -27,7 +27,7 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(memory{store}, plan), store}
 }
 
-// memory is a memory store whose sessions know the store's Faults.
+// memory is a memory store whose sessions have the methods of its Faults, too.
 type memory struct{ *memdriver.Store }
 
 type known struct {
@@ -48,11 +48,10 @@ func (m memory) Connect(ctx context.Context) (driver.Session, error) {
 	return known{s.(memorySession), m.Faults()}, nil
 }
 
-// behind returns the memory store's session behind s, with the handle by which
-// that store injects faults into it.
+// behind returns the memory store's session that s wraps, with the methods by
+// which that store injects faults.
 func behind(s driver.Session) known { return faults.Unwrap(s).(known) }
 
-// session returns the session that the store itself has made.
 func (k known) session() driver.Session { return k.memorySession }
 
 func configOf(plan faults.Plan) dlocktest.Config {
@@ -96,8 +95,8 @@ func configOf(plan faults.Plan) dlocktest.Config {
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan": nil,
-		// With this seed, the kit still sees every optional ability of
-		// the sessions, although Create sometimes leaves out results.
+		// With this seed, Create leaves out optional results only some of the time,
+		// so that the kit still sees each of them.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time. Faults chosen by decide are injected
-// into requests to a memory store.
+// inBubble runs a test in virtual time, with a memory store. The plan decide
+// chooses the faults.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}

@@ -17,8 +17,8 @@ const (
 // data returns the data of a node, which differs in every call.
 func data() []byte { return []byte(rand.Text()) }
 
-// on returns a plan that injects f once: into the first request with the given
-// op that reaches the given stage.
+// on returns a plan that injects the fault f once: into the first request of
+// the given kind that reaches the given stage.
 func on(stage faults.Stage, op faults.Op, f faults.Fault) faults.Plan {
 	var once sync.Once
 	return func(_ context.Context, r faults.Request) (played faults.Fault) {

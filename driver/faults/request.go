@@ -130,9 +130,9 @@ type Fault struct {
 	// StageRequest.
 	Repeat bool
 
-	// EndWatchAfter, if not zero, is how long after the reply the watch
-	// armed by the request ends. It applies to OpCreate, OpWatch and
-	// OpWatchQueue at StageRequest.
+	// EndWatchAfter, if not zero, ends the watch that the request has armed, that
+	// long after the reply. It applies to OpCreate, OpWatch and OpWatchQueue at
+	// StageRequest.
 	EndWatchAfter time.Duration
 
 	// DropAhead and DropWatch remove the nodes ahead and the watch from the

@@ -40,7 +40,7 @@ var (
 	_ driver.Inspector = (*session)(nil)
 )
 
-// kind is the key by which Request.Nth counts requests.
+// Request.Nth numbers the requests of each kind separately.
 type kind struct {
 	op    Op
 	queue string
@@ -207,8 +207,8 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 }
 
 // detach runs f on a goroutine and returns its result. If ctx ends first,
-// detach returns the error of ctx at once, and passes the result of f to late.
-// In either case, done is called last.
+// detach returns the error of ctx at once, and the goroutine later passes the
+// result to the function late. The function done is called last in either case.
 func detach[T any](ctx context.Context, f func() (T, error), late func(T, error), done func()) (v T, err error) {
 	type result struct {
 		v   T
@@ -233,8 +233,8 @@ func detach[T any](ctx context.Context, f func() (T, error), late func(T, error)
 	}
 }
 
-// carry executes an order with the faults of its request and reply. It runs on
-// a goroutine of its own, and continues if the caller of send gives up.
+// carry sends the request of an order, with faults in request and reply. It
+// runs on its own goroutine, and continues if the caller of send gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request

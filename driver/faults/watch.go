@@ -18,8 +18,8 @@ type forwarder struct {
 	stop    func()
 }
 
-// forward returns a watch that passes on the events of inner and injects
-// faults. If endAfter is not zero, the watch ends after that time.
+// forward returns a watch that passes on the events of the watch inner and
+// injects faults. If endAfter is not zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
@@ -41,7 +41,7 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 }
 
 // peek receives from a watch's channel without blocking. The result heard
-// reports whether it received a value, and ended whether the channel is closed.
+// reports whether there was an event, and ended whether the channel is closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:
@@ -51,8 +51,8 @@ func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	}
 }
 
-// run passes on events until the watch ends. If heard is true, first is an
-// event received earlier.
+// run passes on events until the watch ends. If heard is true, the argument
+// first is an event received earlier.
 func (w *forwarder) run(first driver.Cause, heard bool, endAfter time.Duration) {
 	defer w.end()
 	var early <-chan time.Time

@@ -113,7 +113,7 @@ func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *script
 	armingAfter(t, plan, func(*scripted) {}, test)
 }
 
-// armingAfter is like watching, but calls before just before the watch is armed.
+// armingAfter is like watching, but first calls the function before.
 func armingAfter(
 	t *testing.T, plan faults.Plan, before func(in *scripted), test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch),
 ) {
@@ -143,7 +143,6 @@ type connectorFunc func(ctx context.Context) (driver.Session, error)
 
 func (f connectorFunc) Connect(ctx context.Context) (driver.Session, error) { return f(ctx) }
 
-// onNews returns a plan that calls f for each event of a watch.
 func onNews(f func(ctx context.Context, cause driver.Cause) faults.Fault) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Stage == faults.StageNews {
@@ -153,7 +152,6 @@ func onNews(f func(ctx context.Context, cause driver.Cause) faults.Fault) faults
 	}
 }
 
-// onCause returns a plan that injects f into the events with one cause.
 func onCause(cause driver.Cause, f faults.Fault) faults.Plan {
 	return onNews(func(_ context.Context, is driver.Cause) faults.Fault {
 		if is == cause {
