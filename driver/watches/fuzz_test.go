@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes what one watch should report, directly from the rules. Unlike
-// a Set, it has no index and no mutex.
+// model computes what one watch should report. It follows the rules step by
+// step, and has no index or mutex as a Set has.
 type model struct {
 	watch    driver.Watch
 	queue    string
@@ -82,8 +82,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play makes the calls to a Set that the bytes encode, two bytes per call.
-// After each call, it compares every watch with its model.
+// play decodes each pair of bytes into a call of a Set's method, and makes the
+// call. After each call, it compares every watch with its model.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set

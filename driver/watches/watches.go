@@ -123,7 +123,7 @@ func (s *Set) arm(w *watch) driver.Watch {
 	}
 	s.armed++
 	w.number = s.armed
-	w.c = make(chan driver.Cause, 1) // never blocks, because Released is sent at most once
+	w.c = make(chan driver.Cause, 1) // with room for Released, which is sent at most once
 	return driver.NewWatch(w.c, func() { s.stop(w) })
 }
 
@@ -229,9 +229,10 @@ func (s *Set) Names(queue string) []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// Next returns the first node for which a watch of the queue waits, and the own
-// node of that watch, which is zero if the watch was armed without a token.
-// Both are zero if no watch waits for a node other than its own.
+// Next returns the first node of the queue for which a watch waits, as ahead,
+// and that watch's own node, as own. The own node is zero if the watch was
+// armed without a token. Both are zero if each watch waits only for its own
+// node.
 func (s *Set) Next(queue string) (own, ahead driver.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,17 +268,17 @@ func (s *Set) Mark() Mark {
 // that, which may be newer than the list. In the list, this session's nodes must
 // have their tokens. The tokens of other nodes may be zero.
 //
-// If asked is not nil, the driver has asked only for these nodes, and Compare
-// ignores watches of other nodes.
+// If the argument asked is not nil, the driver has requested only the nodes
+// with these names, and Compare ignores watches of other nodes.
 //
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
 // are matched by name alone. The own node is matched by name, epoch and token,
 // or by name alone if the watch was armed without a token. If the store records
-// which node was released last, released is that node, unless an earlier call
-// of Compare has already passed it. A watch that misses only this node sends
-// Released and goes on, as after [Set.Gone].
+// which node was released last, the driver passes that node as released, but
+// only once. A watch that misses only this node sends Released and goes on, as
+// after [Set.Gone].
 //
-// A watch of the whole queue ends if version differs from the one passed to
+// A watch of the whole queue ends if the version differs from the one passed to
 // ArmQueue. A version is a comparable value that is new after each change of
 // the queue's members, such as a counter, a revision or an ETag. If the store
 // has no such value, the driver can derive one from the latest token, the
@@ -316,9 +317,9 @@ func (s *Set) Compare(queue string, m Mark, asked []string, nodes []driver.Place
 	})
 }
 
-// Gone tells the set that a node is gone from the queue or has been renamed,
-// and why. This ends the watches of the whole queue and the watches that have
-// the node as their own or ahead. But if why is Released, a watch that has the
+// Gone tells the set that a node is gone from the queue or has been renamed.
+// This ends the watches of the whole queue and the watches that have the node
+// as their own or ahead. But if the cause is Released, a watch that has the
 // node ahead sends Released and goes on for its own node alone.
 //
 // For each queue, a driver must call Gone in the order in which the store
@@ -330,10 +331,9 @@ func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.lose(n, why) })
 }
 
-// Prove sets the proof of a node that is watched in the queue: a text that the
-// store has told this session together with the node, and that a notice of the
-// node's release must repeat. The set forgets it with the last watch of the
-// node.
+// Prove sets the proof of a watched node: a text that this session has read
+// from the store together with the node, and that a notice of the node's
+// release must repeat. The set keeps it until the last watch of the node ends.
 func (s *Set) Prove(queue, name, proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,8 +343,8 @@ func (s *Set) Prove(queue, name, proof string) {
 }
 
 // Announced is like [Set.Gone], for stores where clients can send notices, too.
-// If why is Released and the proof is not the one set by [Set.Prove], the
-// watches of the node end, so that the caller lists the queue.
+// If the cause is Released, but the proof is not the one set by [Set.Prove],
+// the watches of the node end, so that the caller lists the queue.
 func (s *Set) Announced(queue string, n driver.Node, why driver.Cause, proof string) {
 	s.mu.Lock()
 	of := s.queues[queue][n.Name]
@@ -367,8 +367,7 @@ func (s *Set) Left(queue string, n driver.Node) {
 
 // lose tells a watch that node n is gone, and reports whether the watch ends.
 // If n is ahead and was released, lose sends Released and the watch goes on. If
-// the node ahead has the same name but another epoch, the watch ends, which is
-// always allowed.
+// n and the node ahead differ only in the epoch, the watch ends, to be safe.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
