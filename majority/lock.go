@@ -29,7 +29,7 @@ type Lock struct {
 
 	mu    sync.Mutex
 	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
-	first *dlock.Lock   // the one in whose queue other callers wait. Guarded by mu
+	first *dlock.Lock   // the lock in whose queue other callers wait. Guarded by mu
 	ended func(error)   // reports the end of the hold, given the error of Err or Unlock; nil once claimed. Guarded by mu
 }
 
@@ -47,7 +47,7 @@ func newLock(stores []*dlock.RWMutex, locks []*dlock.Lock, first *dlock.Lock) *L
 	return l
 }
 
-// recipe is the Recipe that hooks get for a Mutex as a whole.
+// recipe is the value of the field Recipe in hooks about a Mutex as a whole.
 const recipe = "majority"
 
 func report[Info any](ctx context.Context, hook func(context.Context, Info), i Info) {
@@ -56,8 +56,8 @@ func report[Info any](ctx context.Context, hook func(context.Context, Info), i I
 	}
 }
 
-// granted runs the Granted hook, and only then watches the locks, so that the
-// hook for the end of the hold runs after the Granted hook.
+// granted runs the Granted hook, and only then watches the locks, so that Lost
+// or Released runs after Granted.
 func (l *Lock) granted(ctx context.Context, t *recipes.Trace, i recipes.GrantedInfo) {
 	returned, since := false, time.Now()
 	defer func() {
@@ -143,7 +143,7 @@ func (l *Lock) rejoin(store int) {
 
 // adopt adds a lock that rejoin has taken, if the other locks still exist in a
 // majority of all stores. If fewer stores confirm their locks, another caller
-// may have held a majority meanwhile, and the new lock would hide that loss.
+// may have held a majority meanwhile. The new lock would hide this.
 func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 	confirmed := 0
 	for i, other := range l.All() {
@@ -242,14 +242,14 @@ func (l *Lock) endContexts(cause error) {
 	})
 }
 
-// Unlock unlocks the lock in all stores. The store in whose queue other callers
-// wait comes last, and the others are unlocked at the same time. Unlock blocks
-// as [dlock.Lock.Unlock] does.
+// Unlock unlocks the lock in all stores: last in the store in whose queue other
+// callers wait, and before that in the others, all at the same time. Unlock
+// blocks as [dlock.Lock.Unlock] does.
 //
 // The error matches those of each Unlock that failed. If the lock was held to
 // the end in a majority, losses in other stores are no error. Whatever Unlock
 // returns, the lock is no longer held and its contexts are cancelled. Hooks run
-// on goroutines of Unlock, where a panic ends the program.
+// on goroutines that Unlock starts, so a panic in a hook ends the program.
 func (l *Lock) Unlock() (err error) {
 	ended := l.claimEnd()
 	defer func() { ended(err) }()
@@ -300,7 +300,7 @@ func joinHeld(locks []*dlock.Lock, errs []error) error {
 	return join(errs)
 }
 
-// String describes the lock in each store on one line, as [dlock.Lock.String] does.
+// String describes the locks on one line, as [dlock.Lock.String] does.
 func (l *Lock) String() string {
 	var lines []string
 	for _, one := range l.All() {

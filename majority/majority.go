@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// reachWithin is how long a call waits for a store without a session
-	// before it tries the next store.
+	// A call waits reachWithin for a client to get a session with its store, and
+	// then tries the next store.
 	reachWithin = time.Second
-	// joinFor is how long, on average, a call that holds the lock in one store
-	// waits for a majority of the stores.
+	// A call that holds the lock in one store waits joinFor, on average, to get it
+	// in a majority of the stores.
 	joinFor = time.Second
-	// lingerFor is how long a call that has a majority waits for other stores.
+	// A call that already has a majority waits lingerFor for the other stores.
 	lingerFor = 50 * time.Millisecond
 )
 
@@ -45,21 +45,22 @@ type Mutex struct {
 // whose client is still connecting may be left out, so call [dlock.Client.Ping]
 // for each client first.
 //
-// If too few stores can be reached, Lock retries until ctx ends. If the session
-// with the store in whose queue Lock waits ends, and no new one begins within a
-// second, Lock tries the next store.
+// If too few stores can be reached, Lock retries until ctx ends. Lock waits in
+// the queue of one store. If the client loses its session with that store and
+// gets no new one within a second, Lock tries the next store.
 //
-// The error matches the errors of the stores. It matches dlock.ErrTimeout after
-// the deadline of ctx, dlock.ErrUnavailable if unavailable stores could have
-// made up a majority, and dlock.ErrClosed if one of the clients is closed. On
-// error no node stays, as after an error of [dlock.RWMutex.Lock].
+// The error matches those that the stores have returned. It also matches
+// dlock.ErrTimeout after the deadline of ctx, dlock.ErrUnavailable if the
+// unavailable stores could have completed a majority, and dlock.ErrClosed if
+// one of the clients is closed. On error no node stays, as after an error of
+// [dlock.RWMutex.Lock].
 //
 // A ctx of [Lock.Context] or [dlock.Lock.Context] does not make Lock re-enter.
 //
-// The hooks of the first client report on the Mutex as a whole: Started, Granted,
-// Failed, Released and Lost, with the Recipe "majority". The hooks of each client
-// report on the lock in its store, with the Recipe "member". Both run on goroutines
-// of the Mutex, where a panic ends the program.
+// The hooks of the first client report on the Mutex as a whole: Started,
+// Granted, Failed, Released and Lost, with the Recipe "majority". The hooks of
+// each client report on the lock in its store, with the Recipe "member". A
+// panic in a hook ends the program, because it happens on another goroutine.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
@@ -99,7 +100,7 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 		if once || ctx.Err() != nil || r.isHopeless() {
 			return nil, r.failed(ctx)
 		}
-		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // once ctx has ended, another round would not learn why it fails
+		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // stop, because after the end of ctx another round would not learn why it fails
 			return nil, r.failed(ctx)
 		}
 	}
@@ -131,7 +132,6 @@ func (m *Mutex) stores(ctx context.Context) (stores []*dlock.RWMutex, err error)
 // majorityOf returns how many of n stores are a majority.
 func majorityOf(n int) int { return n/2 + 1 }
 
-// await waits for done to close, for at most d.
 func await(done <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -36,7 +36,7 @@ type stores struct {
 	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
 }
 
-// recorder is a connector that passes each new session to the function keep.
+// recorder is a connector that calls the function keep with each new session.
 type recorder struct {
 	driver.Connector
 	keep func(driver.Session)
@@ -111,7 +111,6 @@ func (w *stores) locking(m *majority.Mutex) <-chan *majority.Lock {
 	return granted
 }
 
-// expire ends the sessions of all clients of a store.
 func (w *stores) expire(store int) {
 	w.all[store].Faults().ExpireAll()
 	synctest.Wait()
@@ -167,9 +166,9 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 	})
 }
 
-// Three of five stores forget the holder, and another caller has the lock. The
-// holder learns of the first loss long before the others. If it just took the
-// lock in that store again, it would never know that it had lost a majority.
+// Three of five stores forget the holder, so another caller gets the lock. The
+// holder learns of the loss in one store first. If it just took the lock there
+// again, it would never find out that it has lost the majority.
 func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		for i := 1; i < 5; i++ {
@@ -443,8 +442,8 @@ func TestALockOfAMajorityIsPrinted(t *testing.T) {
 }
 
 // Two calls block each other: each holds the lock in one store, and a third
-// client holds it in the last store. As each call gives up after a random time,
-// one releases its store first, and the other gets it.
+// client holds it in the last store. Each call gives up after a random time, so
+// one of them releases its store earlier, and the other gets that store.
 func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
@@ -490,7 +489,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		clients[0] = dlock.NewClient(denied{})
 		defer clients[0].Close()
 		m := mutex(clients...)
-		for range 20 { // often enough that the client pauses between Connects for longer than a call lasts
+		for range 20 { // so often that the client's pauses between Connects become longer than a call
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())

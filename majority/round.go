@@ -18,7 +18,7 @@ type round struct {
 	stores  []*dlock.RWMutex
 	lock    func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)
 	held    []*dlock.Lock
-	errs    []error // why held has no Lock; also nil until the store answers
+	errs    []error // why held has no Lock for this store; nil until the store answers
 }
 
 // run returns the Lock of a majority of the stores. If it cannot get a
@@ -127,8 +127,8 @@ func (r *round) takeOthers(ctx context.Context) {
 }
 
 // dropLost unlocks the locks that were lost since they were taken. All
-// remaining locks were then held at the same moment, so no earlier holder has
-// greater tokens.
+// remaining locks were then held at the same moment, so none of their tokens is
+// smaller than an earlier holder's.
 func (r *round) dropLost() {
 	for i, l := range r.held {
 		if l == nil {
@@ -165,10 +165,10 @@ func (r *round) expectsMore() bool {
 
 var errTwins = errors.New("two clients use one store")
 
-// findTwins finds clients that use the same store: the same record, whose ID is
-// random, is in the queues of both. Twins block each other, because each
-// contends for the same lock. The check is best effort: undetected twins cost
-// availability, but any two majorities still have a store in common.
+// findTwins finds clients that use the same store: a record with the same
+// random ID is in the queues of both. Such twins block each other, because they
+// contend for the same lock. The check is best effort: undetected twins may
+// keep a call from getting a majority, but never let two callers hold one.
 func (r *round) findTwins(ctx context.Context) {
 	if !slices.ContainsFunc(r.errs, contended) {
 		return
@@ -232,8 +232,8 @@ func (r *round) failed(ctx context.Context) error {
 	return fmt.Errorf("dlock: %v: %w", r.stores[0], err)
 }
 
-// masked hides the time limits of a round, which are not the caller's, and lost
-// locks, because the caller never had a lock.
+// masked hides expired time limits, because they were the round's and not the
+// caller's, and losses, because the caller never had a lock.
 type masked struct{ error }
 
 func (e *masked) Is(target error) bool {
