@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// members returns the nodes of the workers in the queue.
 func members(queue []dlock.Contender) (nodes []string) {
 	for _, c := range queue {
 		if c.Holds && c.Mode == dlock.Shared {
@@ -19,9 +18,9 @@ func members(queue []dlock.Contender) (nodes []string) {
 }
 
 // assign returns, for each of n shards, the index of the member that gets it,
-// or nil if there are no members. It is rendezvous hashing with bounded loads:
-// the pairs of shards and members are taken in the order of their hashes, and a
-// member that has its share of n, rounded up, gets no more. All processes must
+// or nil if there are no members. It uses rendezvous hashing with bounded
+// loads: in the order of the hashes of all pairs, each shard goes to the first
+// member that does not yet have its share of n, rounded up. All processes must
 // compute the same, whatever version of this package they run.
 func assign(members []string, n int) []int {
 	if len(members) == 0 {

@@ -33,7 +33,7 @@ type fleet struct {
 	tokens []int64 // the latest token of each shard's lock
 }
 
-// stint is one call of work.
+// stint is one call of the function work.
 type stint struct {
 	worker string // empty if nobody is working
 	lock   *dlock.Lock
@@ -92,7 +92,8 @@ func (w *worker) session() driver.Session {
 	return faults.Unwrap(w.last)
 }
 
-// kill cuts a worker off until revive is called, as if its process had died.
+// kill cuts a worker off, as if its process had died, until the returned
+// function is called.
 func (f *fleet) kill(w *worker) (revive func()) {
 	heal := f.store.Faults().CutOff(w.session())
 	w.setDead(true)
@@ -132,7 +133,7 @@ func (f *fleet) run(w *worker, work shards.Work) {
 	synctest.Wait()
 }
 
-// workOf returns work that goes on until its context ends.
+// workOf returns a function work that returns when its context ends.
 func (f *fleet) workOf(w *worker) shards.Work {
 	return func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		f.begin(w.name, shard, lock)
@@ -192,7 +193,8 @@ func (f *fleet) divided(workers int) {
 	}
 }
 
-// moved returns how many shards have another worker after change.
+// moved calls the function change, and returns how many shards have another
+// worker after it.
 func (f *fleet) moved(change func()) (moved int) {
 	synctest.Wait()
 	f.mu.Lock()
@@ -210,7 +212,7 @@ func (f *fleet) moved(change func()) (moved int) {
 	return moved
 }
 
-// spent returns the requests made after before was taken, without heartbeats.
+// spent counts the requests since the given snapshot, without heartbeats.
 func (f *fleet) spent(before memdriver.Stats) map[faults.Op]int64 {
 	synctest.Wait()
 	spent := make(map[faults.Op]int64)

@@ -14,27 +14,27 @@ import (
 )
 
 // pace is the shortest time between two calls of work for a shard, and between
-// two attempts to get a lock once the client has given up on the first.
+// two attempts to get a lock after the client has given up.
 const pace = time.Second
 
 // Work works on one shard until ctx ends. The lock is that of the shard; its
 // token rises with each holder, so that resources can refuse late writes.
 type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 
-// Run divides shards 0 to n-1 among all processes that run this name, and calls
-// work for each shard of this process, each on a goroutine of its own. It returns
-// when ctx has ended or after an error that waiting does not cure, and only when
-// all calls of work have returned.
+// Run divides the shards 0 to n-1 among all processes that call Run with this
+// name, and calls the function work for each shard of this process, each on its
+// own goroutine. It returns when ctx has ended, or after an error that waiting
+// does not cure, but first waits until all calls of work have returned.
 //
 // All processes must pass the same n. If they do not, there is still at most one
 // worker on a shard, but some shards may have none.
 //
 // While work runs, its process holds the lock name/<shard>. The context of work
-// is one of [dlock.Lock.Context]. It ends when ctx ends, when the shard moves to
-// another process, and when the lock is lost, in which case its cause matches
-// dlock.ErrLost. Run gives the lock back only when work has returned, and the next
-// process waits for that. So work should wait for all goroutines that it has
-// started, and return soon.
+// is one of [dlock.Lock.Context]. It ends when ctx ends, when the shard moves
+// to another process, and when the lock is lost, in which case its cause
+// matches dlock.ErrLost. Run gives the lock back only when work has returned,
+// and until then the next process waits. So work should return soon, once all
+// goroutines that it has started have ended.
 //
 // When work returns:
 //
@@ -52,11 +52,11 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 // lost, which is before another process can have it. If the session ends, Run
 // joins again as a new worker.
 //
-// When ctx ends, Run returns its error. When the client is closed or shut down, it
-// returns dlock.ErrClosed, and Shutdown waits for work. Nothing is left in the
-// store, unless it cannot be reached; the error may then match dlock.ErrUnlock.
-// With n below 1, without work, or with a bad name (dlock.ErrBadName), Run returns
-// an error.
+// When ctx ends, Run returns its error. When the client is closed or shut down,
+// Run returns dlock.ErrClosed, and Shutdown waits for work. Run leaves nothing
+// in the store, unless it cannot reach the store; the error may then match
+// dlock.ErrUnlock. Run also returns an error if n is below 1, work is nil, or
+// the name is bad (dlock.ErrBadName).
 //
 // The name and the names below it should have no other use. A process that holds
 // the lock of the name exclusively keeps new workers from joining. WithTimeout,
@@ -90,7 +90,6 @@ type runner struct {
 	shards []shard // used by takePart only
 }
 
-// shard is a shard as this process sees it.
 type shard struct {
 	stop  context.CancelCauseFunc // nil unless this process works on the shard
 	ended <-chan struct{}         // closed when its last goroutine has returned; nil before the first
@@ -127,9 +126,10 @@ func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) 
 	return err
 }
 
-// divide starts and stops work so that this process works on the shards of node
-// self, or on none if self is not among the nodes. It cancels the contexts of
-// stopped work with cause, unless they have already ended with a session.
+// divide starts and stops work so that this process works on the shards of the
+// node self, or on none if that node is not listed. It cancels the contexts of
+// stopped work with the given cause, unless they have already ended with a
+// session.
 func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
@@ -145,8 +145,8 @@ func (r *runner) divide(nodes []string, self string, cause error) {
 	}
 }
 
-// start serves a shard on a new goroutine, which first waits for the previous
-// one. After a loss, the previous one may still be working without the lock.
+// start serves a shard on a new goroutine. It first waits for the shard's
+// previous goroutine, which after a loss may still be working without the lock.
 func (r *runner) start(i int) {
 	s := &r.shards[i]
 	ctx, stop := context.WithCancelCause(r.ctx)
@@ -162,7 +162,6 @@ func (r *runner) start(i int) {
 	})
 }
 
-// serve works on a shard until ctx ends.
 func (r *runner) serve(ctx context.Context, i int) error {
 	m := r.lock(fmt.Sprintf("%s/%d", r.name, i))
 	return repeat(ctx, func() error {
@@ -174,7 +173,7 @@ func (r *runner) serve(ctx context.Context, i int) error {
 	})
 }
 
-// hold calls work until ctx ends, the lock is lost or work fails.
+// hold calls r.work until ctx ends, the lock is lost or r.work fails.
 func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) {
 	defer func() { err = cmp.Or(err, r.giveBack(lock)) }()
 	ctx = lock.Context(ctx)

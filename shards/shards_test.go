@@ -335,7 +335,7 @@ func TestOptionsOfTheClientDoNotHinderRun(t *testing.T) {
 	})
 }
 
-// If Run re-entered the lock, it would call work while the holder works.
+// If Run re-entered the lock, the holder and Run would work at the same time.
 func TestRunDoesNotReEnterLocksOfItsContext(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
