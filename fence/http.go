@@ -55,10 +55,10 @@ func Token(h http.Header) (resource string, token int64, err error) {
 	return resource, int64(n), nil
 }
 
-// Handler passes a request on to next if its token is not stale. It calls next
-// within [Marks.Check] for GET, HEAD and OPTIONS, and within [Marks.Do] for other
-// methods, so the token cannot become stale during the call. It answers all other
-// requests itself:
+// Handler passes a request on to the handler next if its token is not stale. It
+// calls next within [Marks.Check] for GET, HEAD and OPTIONS, and within
+// [Marks.Do] for other methods, so the token cannot become stale during the
+// call. It answers all other requests itself:
 //
 //	428  The request has no token.
 //	400  The token or the resource is malformed, or the header names a resource

@@ -59,7 +59,8 @@ func (m *Marks) DoAll(resource string, tokens []int64, f func() error) error {
 	return f()
 }
 
-// Check is like Do for readers, but records no token and runs f concurrently.
+// Check is like Do for readers: it records no token, and several calls may run
+// f at the same time.
 func (m *Marks) Check(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 //	CREATE TABLE dlock_fence (resource VARCHAR(512) PRIMARY KEY,
 //		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)
 //
-// or, on MySQL and MariaDB, whose default engine may have no transactions and then
-// lets late writes pass, by
+// or, on MySQL and MariaDB, where a default engine without transactions would
+// let late writes pass, by
 //
 //	CREATE TABLE dlock_fence (resource VARBINARY(512) PRIMARY KEY,
 //		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL) ENGINE=InnoDB
@@ -48,9 +48,9 @@ type Tx interface {
 	Rollback() error
 }
 
-// Add adds the row of a resource, unless it is there. Call it before the first
-// Raise or Check, for example where the resource itself is created. Never delete
-// the row: its token would be gone, and a late writer could pass.
+// Add adds the row of a resource if it is missing. Call it before the first
+// Raise or Check, for example where the resource itself is created. Never
+// delete the row: its token would be gone, and a late writer could pass.
 //
 // The error matches [ErrInvalid] if the database confuses the resource with
 // another one, for example because the column ignores case.
@@ -125,9 +125,9 @@ func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) e
 	return err
 }
 
-// latest makes MySQL and MariaDB read the latest committed row, not the one in
-// the transaction's snapshot, because locking reads of the transaction may have
-// seen newer data than the snapshot. To other databases, latest is a comment.
+// latest makes MySQL and MariaDB read the latest committed row instead of the
+// one in the transaction's snapshot. The snapshot may be older than what the
+// transaction has read with locks. To other databases, latest is a comment.
 const latest = " /*! LOCK IN SHARE MODE */"
 
 // compare returns the recorded epoch and token, and an error if token is stale.
@@ -222,7 +222,7 @@ func (t Table) valid() error {
 	return nil
 }
 
-// sql puts the table's name in place of %, and $1, $2, ... in place of ?.
+// sql replaces % by the table's name and, with Dollar, each ? by $1, $2, ...
 func (t Table) sql(statement string) string {
 	statement = strings.Replace(statement, "%", t.name(), 1)
 	if !t.Dollar {

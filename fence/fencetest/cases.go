@@ -117,9 +117,9 @@ func restart(r run) error {
 	)
 }
 
-// largeTokens writes with each power of two, and then with the number before it,
-// which must be refused. A resource that keeps too few bits accepts the second
-// write, or refuses the first.
+// largeTokens writes with each power of two as the token, and then with the
+// token before it, which must be refused. A resource that keeps too few bits of
+// a token accepts the second write, or refuses the first.
 func largeTokens(r run) error {
 	const bits = 63
 	var steps []func() error

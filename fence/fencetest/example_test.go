@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// shelf is a resource of the application, which compares tokens itself.
+// shelf is a resource of an application that compares tokens itself.
 type shelf struct {
 	mu    sync.Mutex
 	text  string

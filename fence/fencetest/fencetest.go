@@ -13,8 +13,8 @@ type Resource interface {
 	// error if the resource refuses the token, or if anything else fails. If a
 	// database asks to repeat a transaction, Write repeats it.
 	//
-	// Write calls pause once where a pause would do most harm: after it has
-	// compared the token, and before the value is stored for good. pause
+	// Write calls the function pause once, where a pause would do most harm: after
+	// it has compared the token, and before the value is stored for good. The call
 	// returns when another holder's write has ended, or, if the resource keeps
 	// that write waiting, after the time in [Options.Wait].
 	Write(ctx context.Context, token int64, value string, pause func()) error
@@ -33,13 +33,14 @@ type Restarter interface {
 
 // Options are the settings of a run.
 type Options struct {
-	// Wait limits how long pause waits for the other holder's write, because a
-	// resource may block that write until pause returns. A correct resource
-	// passes with any Wait, but a short one may miss a fault. Zero means 500 ms.
+	// Wait limits how long a call of pause waits for the other holder's write,
+	// which a resource may block until pause returns. A correct resource passes
+	// with any Wait, but a short one may miss a fault. Zero means 500 ms.
 	Wait time.Duration
 }
 
-// Run runs each case in a subtest, with a new resource from open. The cases are
+// Run runs each case in a subtest, with a new resource from the function open.
+// The cases are
 //
 //   - stale writer: after a later holder has written, an earlier one is refused,
 //     and the value stays.
@@ -51,8 +52,8 @@ type Options struct {
 //   - downgrade: a writer that has become a reader reads with its old token,
 //     beside readers with later ones.
 //   - restart: the greatest token outlives a restart.
-//   - large tokens: tokens that differ by one are told apart, whatever their size,
-//     also where 32 bits or a float64 do not suffice.
+//   - large tokens: tokens that differ by one are told apart, even if they are
+//     too large for 32 bits or a float64.
 func Run(t *testing.T, open func(t *testing.T) Resource) { Options{}.Run(t, open) }
 
 // Run is like the function Run, with these options.

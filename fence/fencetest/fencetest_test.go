@@ -46,7 +46,7 @@ func (r *marked) Read(_ context.Context, token int64) (value string, err error) 
 type served struct {
 	handler http.Handler
 	value   string
-	pauses  sync.Map // the function pause of each Write, by the body of its request
+	pauses  sync.Map // from the body of each Write's request to the argument pause of that Write
 }
 
 func newServed() *served {
@@ -96,7 +96,7 @@ func TestHandlerPasses(t *testing.T) {
 	Options{Wait: 20 * time.Millisecond}.Run(t, func(*testing.T) Resource { return newServed() })
 }
 
-// flawed is a resource that is correct except for one fault.
+// flawed is a resource with a single fault, to see that a test case finds it.
 type flawed struct {
 	fault string
 	mu    sync.Mutex
