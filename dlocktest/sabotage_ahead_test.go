@@ -86,7 +86,7 @@ var aheadSabotages = []sabotage{
 				return
 			}
 			holdBriefly()
-			var ahead []driver.Node // empty if the node ahead is gone by now, because naming it would end the watch
+			var ahead []driver.Node // empty if the node ahead is gone: a watch of it would end at once
 			if there(r.s, r.queue, r.joined.Ahead[i].Name) {
 				ahead = append(ahead, r.joined.Ahead[i])
 			}

@@ -59,9 +59,9 @@ type Lease struct {
 
 	// Written with mu held, but read without it, because every request
 	// reads these fields.
-	begun atomic.Bool  // whether from is set
+	begun atomic.Bool  // whether the field from is set
 	from  atomic.Int64 // the start of the current term, as Instant.counted
-	over  atomic.Bool  // whether err is set; done is closed before mu is unlocked
+	over  atomic.Bool  // whether the lease has ended, so that err is set
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun

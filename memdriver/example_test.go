@@ -87,8 +87,8 @@ func ExampleFaults_ExpireAll() {
 	// lost: true
 }
 
-// A process is paused for longer than its session lasts. When it wakes up, its
-// context has not ended yet, but Err already returns an error.
+// A process is paused for longer than its session lasts. When it wakes up, the
+// lock's context may not have ended yet, but lock.Err already returns an error.
 func ExampleFaults_PauseAll() {
 	ctx := context.Background()
 	store := memdriver.New(memdriver.WithSessionTimeout(10 * time.Second))

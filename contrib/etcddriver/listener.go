@@ -281,7 +281,7 @@ func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 			continue
 		}
 		old, was := f.nodes[id]
-		was = was && old.created <= e.Kv.ModRevision // else the event is of an earlier node with this key
+		was = was && old.created <= e.Kv.ModRevision // an older event concerns an earlier node with this key
 		var now member
 		if e.Type == mvccpb.DELETE && was {
 			delete(f.nodes, id)

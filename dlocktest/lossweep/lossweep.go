@@ -242,8 +242,9 @@ func (s *Sweep) loseAtWrite() {
 }
 
 // WriteToken is like [Sweep.Write] for a resource that checks tokens. If the
-// lock with this token was lost, another process has written with a greater
-// token, so the write is refused: the error matches [ErrStale].
+// lock with this token was lost, the sweep acts as another process that has
+// written with a greater token. The resource then refuses the write: the error
+// matches [ErrStale].
 func (s *Sweep) WriteToken(token int64, what string) error {
 	s.mu.Lock()
 	s.writes++

@@ -38,12 +38,12 @@ type Request struct {
 	Op    Op
 	Stage Stage
 
-	// Session is the number of the session. Calls of Connect are numbered from
-	// 1, even if they fail, but not if their ctx has already ended.
+	// Session is the number of the call of Connect that made the session. The
+	// first is 1. Calls that fail count, unless their ctx had ended before.
 	Session int
-	// Nth numbers the session's requests with the same Op and Queue from 1. A
-	// request, its reply and its watch events have the same Nth. For OpConnect
-	// it is always 1.
+	// Nth is the number of the request among those of the session that have the
+	// same Op and Queue. The first is 1, and a Connect is always 1. The reply and
+	// the watch events have the Nth of their request.
 	Nth int
 
 	// Queue is the queue, or the prefix passed to Walk.

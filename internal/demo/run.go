@@ -317,8 +317,8 @@ func (r *run) strike(m message) bool {
 	r.print(t.label(), strings.ToUpper(faults[r.Fault].done), fmt.Sprintf("just before its write of %d", m.Value))
 	r.mu.Unlock()
 	heal := sync.OnceFunc(r.hit())
-	context.AfterFunc(r.ctx, heal) // at an interruption, too, so that the worker can release the lock
-	if r.Fault == faultCut {       // the worker goes on, and learns that it has lost the lock
+	context.AfterFunc(r.ctx, heal) // an interruption heals, too, so that the worker can release the lock
+	if r.Fault == faultCut {       // the worker goes on until it learns of the loss
 		r.healed.Go(func() { r.deliver(m, heal) })
 		return true
 	}

@@ -188,8 +188,8 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 // brokenSessions are the sessions that histories must show to be broken.
 var brokenSessions = map[string]struct {
 	spoil spoiler
-	by    string // which histories of Run show the fault: calm ones, those with faults, or calm ones after a search
-	says  string // part of what a run in virtual time (see gate) reports; "" if it finds nothing
+	by    string // which histories show the fault: calm, faulty, or calm ones that porcupine searches
+	says  string // part of the report of a run in virtual time; "" if it finds nothing
 }{
 	"two are let in": {func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }, search, "behind"},
 	"a predecessor is missed": {func(_ *memdriver.Store, s driver.Session) driver.Session {

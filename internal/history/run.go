@@ -45,7 +45,7 @@ type Store struct {
 	// Histories is the number of histories, made one after the other. Zero
 	// means two.
 	Histories int
-	// For is how long faults are played in one history. Zero means six
+	// For is the duration of the faults in each history. Zero means six
 	// seconds.
 	For time.Duration
 	// Seed seeds the choice of faults and calls. Zero means a random seed,

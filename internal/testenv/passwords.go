@@ -10,10 +10,9 @@ import (
 // else in the data source names and errors.
 const passwordLetters = "QZJK"
 
-// KeepPasswords checks that no error from the function open contains four
-// consecutive bytes of a password. It generates passwords with characters that
-// ought to be escaped, and puts them in place of the word PASSWORD in the data
-// source names forms.
+// KeepPasswords checks that no error of open contains four consecutive bytes of
+// a password. It generates passwords with characters that ought to be escaped.
+// In each form of a data source name, they replace the word PASSWORD.
 func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
 	t.Helper()
 	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"

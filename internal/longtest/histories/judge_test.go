@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// stores lists the stores that a complete set of records covers.
+// A complete set of recorded histories has some of each of these stores.
 var stores = []string{
 	"virtual time", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite",

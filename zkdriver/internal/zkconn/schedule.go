@@ -26,7 +26,7 @@ type schedule struct {
 	attached   bool
 	touches    [64]touch // a ring buffer; newest is the index of the latest touch
 	newest     int
-	proven     driver.Instant // when the latest proven touch was sent
+	proven     driver.Instant // when the latest touch known to have renewed the session was sent
 	written    driver.Instant // when the latest answered write was sent
 	lastProof  driver.Instant // when the latest write or Sync was sent, answered or not
 	lastWrite  driver.Instant // when the latest write was sent
