@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,13 +46,18 @@ func TestCheckOfFilesThatCannotBeUsed(t *testing.T) {
 }
 
 func TestCheckOfAFileThatAnotherProgramHasLocked(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")
 	checked(t, path).Healthy(t)
 	db := otherProgram(t, path)
 	db.SetMaxOpenConns(1)
 	_, err := db.Exec("BEGIN IMMEDIATE")
 	require.NoError(t, err)
-	checked(t, path+"?session_timeout=1s").Has(t, driver.Problem, "", "write transaction")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the check tries again until then
+	defer cancel()
+	found, err := newStoreAt(t, path, time.Second).Check(ctx)
+	require.NoError(t, err)
+	doctortest.Findings(found).Has(t, driver.Problem, "", "write transaction")
 }
 
 // The error must say that the database is locked, even if ctx ends in a retry.
