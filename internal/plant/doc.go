@@ -13,7 +13,7 @@
 //	Says:  what the simulation says with the first of these seeds
 //	Kit:   whose conformance kits see it, too: each driver's (each), those of
 //	       stores without notices (polling), or whose answers can be lost (networks)
-//	Quick: yes, if each run of the tests puts the fault in
+//	Quick: yes, if make test-long puts the fault in
 //
 // Line numbers do not count: the lines that a hunk replaces must occur exactly
 // once in the file, with the context lines or without. Every test run checks that.

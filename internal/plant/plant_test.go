@@ -23,7 +23,7 @@ var put = flag.Bool("put", false, "put each fault in and see that its seeds, or 
 const (
 	root     = "../.." // root of the repository
 	atLeast  = 250     // the least number of patches that must be found
-	quick    = 40      // number of patches that each run of the tests puts in
+	quick    = 40      // patches that a run without -short puts in
 	limit    = 20_000  // the last seed to try
 	batch    = 900     // seeds in one run; longer runs fail unless every kind of event occurs
 	patience = time.Minute
@@ -54,7 +54,7 @@ func TestFaults(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			files := p.check(t)
-			if !p.quick && !*put {
+			if !*put && (!p.quick || testing.Short()) {
 				return
 			}
 			t.Parallel()
