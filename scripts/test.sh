@@ -11,10 +11,10 @@
 #   histories  the tests that record histories, and the judge of these
 #   core       the root module with -short; needs no server but ZooKeeper
 #
-# Most tests wait for a server or a timeout. So two packages run side by side, and at
-# most four tests of each: more would fail on a machine that has other work, as sessions
-# starve. For the same reason, the two packages that need ensembles have a time of their
-# own.
+# Most tests wait for a server or a timeout. So two or three packages run side by side,
+# and at most four tests of each: more would fail on a machine that has other work, as
+# sessions starve. For the same reason, compilers and linkers are nice, and the two
+# packages that need ensembles have a time of their own.
 #
 # The tests keep their files in memory if /dev/shm has 4 GiB of room. Most stores wait
 # for the disk with each change, and beside other work a disk let them wait for 3 s.
@@ -34,9 +34,10 @@ export GORACE="atexit_sleep_ms=0 ${GORACE-}"
 # No race is looked for inside SQLite itself, translated C that -race makes ten times
 # slower, nor in the model of generations, which has one goroutine. scripts/lint.sh
 # vets the code. Without symbols, the tests are linked in two thirds of the time.
-checks='-race -gcflags=modernc.org/...=-race=false -ldflags=-s -vet=off -shuffle=on'
+checks='-race -gcflags=modernc.org/...=-race=false -ldflags=-s -vet=off -toolexec=nice -shuffle=on'
 checks="$checks -gcflags=github.com/dlock-go/dlock/internal/history/generations=-race=false"
 two='-p 2 -parallel 4'
+three='-p 3 -parallel 4'
 alone='-p 1'
 ensemble="$alone -parallel 4 -timeout 30m" # elections take long on a busy machine
 status=0
@@ -98,7 +99,7 @@ long_tests() {
 counts='Requests$|WritesNothing|AllocatesLittle'
 
 # core lists the packages of the root module that make test tests, the long ones first.
-core() { GOWORK=off go list ./... | grep -v '/internal/zktest$' | sort -r; }
+core() { GOWORK=off go list ./zkdriver ./cmd/... ./dlocktest ./internal/... ./... | grep -v '/internal/zktest$'; }
 
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
@@ -109,13 +110,13 @@ if [ "${1-}" = histories ]; then
 	tests ./internal/longtest "$alone -run Histories" ./ensemble
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$two -short" $(core)
+	tests . "$three -short" $(core)
 elif [ "${1-short}" = short ]; then
 	need_all
 	# Not side by side: on two cores that takes as long, and sessions starve.
-	tests . "$two -short" $(core)
-	tests ./bench "$alone -short" ./...
-	tests ./contrib "$two -short" $contrib # the workspace has all modules under contrib
+	tests . "$three -short" $(core)
+	tests ./bench "$three -short" ./...
+	tests ./contrib "$three -short" $contrib # the workspace has all modules under contrib
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
 elif [ "$1" != long ]; then
 	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
