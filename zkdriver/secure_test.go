@@ -32,8 +32,8 @@ func TestATLSErrorSaysWhatIsWrong(t *testing.T) {
 		"zk://" + server.SecureAddr() + tlsParams(certs.CA+".missing", certs.Client):                "tls_ca",
 		"zk://" + server.SecureAddr() + tlsParams(certs.CA, testenv.Pair{Cert: certs.CA, Key: "x"}): "tls_cert",
 		"zk://" + server.SecureAddr() + tlsParams(certs.Client.Key, certs.Client):                   "no certificate",
-		"zk://alice:geheim@" + server.Addr() + good + "&connect_timeout=1s":                         "the port may be a plain one",
-		"zk://alice:geheim@" + server.SecureAddr() + "?connect_timeout=1s":                          "may speak TLS",
+		"zk://alice:geheim@" + server.Addr() + good + "&connect_timeout=3s":                         "the port may be a plain one",
+		"zk://alice:geheim@" + server.SecureAddr() + "?connect_timeout=3s":                          "may speak TLS",
 	} {
 		_, err := dsnConnect(t, dsn)
 		require.ErrorContains(t, err, part, dsn)
