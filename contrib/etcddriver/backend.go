@@ -83,7 +83,7 @@ func (b *backend) Expire(context.Context) (bool, error) { return false, nil }
 // End implements [session.Store]. If called again, it opens a new client.
 func (b *backend) End(ctx context.Context) (err error) {
 	if b.client == nil {
-		if b.client, err = b.connector.client(ctx); err != nil {
+		if b.client, err = b.connector.client(ctx, b.settings.user); err != nil {
 			return classify(ctx, err)
 		}
 	}

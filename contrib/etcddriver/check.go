@@ -29,7 +29,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 		return nil, fmt.Errorf("etcddriver: %w", err)
 	}
 	var found []driver.Finding
-	if client, err := own.client(ctx); err == nil { // if not, session.Check returns the reason
+	if client, err := own.client(ctx, own.settings.user); err == nil { // if not, session.Check returns the reason
 		defer client.Close()
 		found = own.checkMembers(ctx, client)
 	}

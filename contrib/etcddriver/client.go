@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session"
 )
 
 // Options are the settings for [NewConnector]. A zero field has the default
@@ -69,7 +69,7 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	if err := s.secret.Check(false, options.Password); err != nil {
 		return nil, fmt.Errorf("etcddriver: Options: %w", err)
 	}
-	c := &connector{settings: s, existing: client, trusted: new(atomic.Bool), seen: new(seen)}
+	c := &connector{settings: s, existing: client, trust: new(session.Trust), seen: new(seen)}
 	if _, err := c.following(); err != nil {
 		return nil, err
 	}
@@ -87,6 +87,9 @@ func (c *connector) following() (*connector, error) {
 	s.user = c.existing.Username
 	if !s.secret.Changes() {
 		s.password = func(context.Context) (string, error) { return c.existing.Password, nil }
+		if c.existing.Password == "" { // the client does not log in
+			s.user = ""
+		}
 	}
 	for _, e := range c.existing.Endpoints() {
 		addr, secure := strings.CutPrefix(e, "https://")
@@ -103,7 +106,7 @@ func (c *connector) following() (*connector, error) {
 	if len(s.endpoints) == 0 {
 		return nil, errors.New("etcddriver: the client has no endpoints")
 	}
-	return &connector{settings: &s, existing: c.existing, dial: c.dial, trusted: c.trusted, seen: c.seen}, nil
+	return &connector{settings: &s, existing: c.existing, dial: c.dial, trust: c.trust, seen: c.seen}, nil
 }
 
 // lacksTLS reports whether the existing client uses TLS although Options.TLS

@@ -43,8 +43,8 @@
 // # Errors
 //
 // An error matches driver.ErrUnavailable if a retry may succeed; a missing
-// permission or a wrong password does not. [Driver.OpenConnector] describes
-// errors of TLS files. No error contains the password.
+// permission does not. [Driver.OpenConnector] describes errors of passwords and
+// TLS files. No error contains the password.
 //
 // # Connections
 //

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -53,8 +52,7 @@ type Driver struct {
 // so that a session survives their renewal. Before the first session, errors
 // due to files, certificates, user or password don't match
 // driver.ErrUnavailable, because retrying is pointless. Once a session has
-// begun, errors due to files and certificates do match, because an operator may
-// be replacing them.
+// begun, they do match, because an operator may be replacing them.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -69,15 +67,15 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s, trusted: new(atomic.Bool), seen: new(seen)}, nil
+	return &connector{settings: s, trust: new(session.Trust), seen: new(seen)}, nil
 }
 
 type connector struct {
 	settings *settings
 	existing *clientv3.Client // client passed to NewConnector, or nil
 	// dial holds additional gRPC options, with which tests inject faults.
-	dial    []grpc.DialOption
-	trusted *atomic.Bool // set by the first session, which proves that the certificates are valid
+	dial  []grpc.DialOption
+	trust *session.Trust
 
 	// The fields below are per session, because dialed copies the connector.
 	seen  *seen
@@ -87,17 +85,7 @@ type connector struct {
 // Observe implements [driver.Observer]. It creates no lease, so it also works
 // on a store whose quota is used up.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
-	c, client, err := c.dialed(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	b := newBackend(c, client, &clientv3.LeaseGrantResponse{ID: -1}) // no lease has this ID
-	s, err := session.Observe(ctx, b, func() { client.Close() }, b.config(c.settings.timeout))
-	if err != nil {
-		client.Close()
-		return nil, err
-	}
-	return s, nil
+	return c.trust.Result(c.begin(ctx, false))
 }
 
 // dialed returns a connector for one session, and the session's client.
@@ -106,9 +94,9 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &connector{c.settings, c.existing, c.dial, c.trusted, new(seen), &conns{open: make(map[*conn]time.Time)}}
+	c = &connector{c.settings, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}
 	c.conns.dials.Store(c.settings.turns.Add(1))
-	client, err := c.client(ctx)
+	client, err := c.client(ctx, c.settings.user)
 	if err != nil {
 		return nil, nil, c.connectError(ctx, err)
 	}
@@ -147,9 +135,21 @@ func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, wr
 
 // Connect creates a lease and a client for it.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	c, client, err := c.dialed(ctx, true)
+	return c.trust.Result(c.begin(ctx, true))
+}
+
+func (c *connector) begin(ctx context.Context, writes bool) (*session.Session, error) {
+	c, client, err := c.dialed(ctx, writes)
 	if err != nil {
 		return nil, err
+	}
+	if !writes {
+		b := newBackend(c, client, &clientv3.LeaseGrantResponse{ID: -1}) // no lease has this ID
+		s, err := session.Observe(ctx, b, func() { client.Close() }, b.config(c.settings.timeout))
+		if err != nil {
+			client.Close()
+		}
+		return s, err
 	}
 	sent := driver.Now()
 	grant, err := client.Grant(ctx, int64(c.settings.timeout/time.Second))
@@ -167,7 +167,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 		_ = s.Close()
 		return nil, fmt.Errorf("etcddriver: connect: the reply came too late: %w", err)
 	}
-	c.trusted.Store(true)
 	return s, nil
 }
 
@@ -188,9 +187,6 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 		}
 		err = cmp.Or(c.settings.refusedCertificate(ctx), err)
 	}
-	if errors.As(err, new(certificateError)) && c.trusted.Load() {
-		return fmt.Errorf("etcddriver: connect: %w: %w", driver.ErrUnavailable, err)
-	}
 	if code(err) == codes.PermissionDenied {
 		return fmt.Errorf("etcddriver: connect: %w", denied(err, fmt.Sprintf("that begin with %q", c.settings.root())))
 	}
@@ -207,15 +203,7 @@ func (s *settings) locate(err error) error {
 
 // client returns a new etcd client, logged in if there is a user. The client
 // stays usable after ctx ends.
-func (c *connector) client(ctx context.Context) (*clientv3.Client, error) {
-	password, err := c.settings.password(ctx)
-	if err != nil {
-		return nil, certificateError{err}
-	}
-	return c.clientOf(ctx, c.settings.user, password)
-}
-
-func (c *connector) clientOf(ctx context.Context, user, password string) (*clientv3.Client, error) {
+func (c *connector) client(ctx context.Context, user string) (*clientv3.Client, error) {
 	config, err := c.settings.loadTLS()
 	if err != nil {
 		return nil, certificateError{err}
@@ -235,7 +223,7 @@ func (c *connector) clientOf(ctx context.Context, user, password string) (*clien
 		Context:     life, // cancelled when the client is closed
 		Endpoints:   urls,
 		Username:    user,
-		Password:    password,
+		Password:    user, // intercept sends the current password instead
 		TLS:         config,
 		Logger:      zap.NewNop(), // the default logs to standard error
 		DialOptions: append(dial, c.dial...),
@@ -345,7 +333,7 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	if !isLogin || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
 		return err
 	}
-	other, err := c.clientOf(ctx, "", "")
+	other, err := c.client(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,14 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	require.NoError(t, beat(within(t), s))
 	require.NoError(t, s.Close())
 
+	asked := 0
+	c, err := Driver{Password: func(context.Context) (string, error) { asked++; return "geheim", nil }}.OpenConnector("etcd://shop@" + at + "/locks")
+	require.NoError(t, err)
+	made, err := c.Connect(within(t))
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+	require.Equal(t, 1, asked, "how often the session has asked for the password")
+
 	for dsn, want := range map[string]string{
 		"etcd://shop:geheim2@" + at + "/locks": "invalid user ID or password",
 		"etcd://else:geheim@" + at + "/locks":  "invalid user ID or password",

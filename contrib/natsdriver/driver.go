@@ -55,6 +55,7 @@ func newConnector(s *settings, err error, what string) (driver.Connector, error)
 
 type connector struct {
 	settings *settings
+	trust    session.Trust
 
 	mu  sync.Mutex
 	met map[string]time.Time // guarded by mu; when this process first saw a generation
@@ -73,11 +74,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 }
 
 func (c *connector) connect(ctx context.Context, kv *kv, by func(context.Context, cas.KV, session.Config) (*session.Session, error)) (driver.Session, error) {
-	s, err := by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: func() string { return c.settings.servers }})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return c.trust.Result(by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: func() string { return c.settings.servers }}))
 }
 
 func (c *connector) open() *kv {

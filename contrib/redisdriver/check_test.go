@@ -10,6 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/internal/doctortest"
 	"github.com/dlock-go/dlock/internal/redistest"
+	"github.com/dlock-go/dlock/internal/testenv"
 )
 
 func checked(t *testing.T, dsn string) (found doctortest.Findings) {
@@ -68,6 +69,8 @@ func TestCheckOfSentinels(t *testing.T) {
 	checked(t, at+"&master_name=locks").Has(t, driver.OK, "a master with 0 replicas; grace 5s", "")
 	file := sentinel.Write("password", "geheim\n")
 	checked(t, "redis://"+sentinel.Addr()+"?session_timeout=5s&master_name=locks&sentinel_password_file="+file).Has(t, driver.OK, "a master with 0 replicas", "")
+	_, err := testenv.Connect(t, Driver{}, "redis://"+sentinel.Addr()+"?master_name=locks&sentinel_password_file=/missing")
+	require.ErrorContains(t, err, sentinel.Addr()+": sentinel_password_file: stat /missing: no such file")
 	checked(t, at+"&master_name=others").Has(t, driver.Problem, `no Sentinel knows the master "others"`, "correct master_name")
 	checked(t, at).Has(t, driver.Problem, "unknown command", "add master_name")
 	checked(t, "redis://"+master.Addr()+"?session_timeout=5s&master_name=locks").Has(t, driver.Problem, "unknown command", "no Sentinel")

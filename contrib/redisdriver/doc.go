@@ -49,9 +49,9 @@
 //
 // An error matches driver.ErrUnavailable if the server is unreachable or
 // temporarily rejects requests (LOADING, BUSY, READONLY, OOM, MISCONF and the
-// like). Errors due to a wrong password, a missing permission or a wrong
-// certificate don't match it. Neither errors nor printed values contain
-// passwords.
+// like). Errors due to a missing permission don't match it, and those due to a
+// wrong password or certificate only after a first session, as both may be about
+// to change. Neither errors nor printed values contain passwords.
 //
 // # Requests
 //

@@ -39,6 +39,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 type connector struct {
 	settings *settings
 	quiet    bool // do not log warnings
+	trust    session.Trust
 
 	mu    sync.Mutex
 	told  map[string]bool // keys of the messages that tellOnce has logged
@@ -76,9 +77,8 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	c.mu.Unlock()
 	if err != nil {
 		b.link.close()
-		return nil, err
 	}
-	return s, nil
+	return c.trust.Result(s, err)
 }
 
 // connect subscribes to notices before it begins the session, because a slow

@@ -77,7 +77,7 @@ func (s *settings) checkSecrets(program func(context.Context) (string, error)) e
 			return errors.New("parameter sentinel_password_file is only for Sentinel, with master_name")
 		}
 	} else if err := s.watchers.Check(s.sentinel.options().Password != "", nil); err != nil {
-		return fmt.Errorf("of the Sentinels: %w", err)
+		return err
 	}
 	return s.secret.Check(s.options().Password != "", program)
 }
@@ -238,8 +238,7 @@ func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 
 func (s *settings) parameters() dsn.Parameters {
 	p := make(dsn.Parameters)
-	s.watchers.AddTo(p)
-	p["sentinel_password_file"] = p["password_file"]
+	s.watchers.AddAs(p, "sentinel_password_file")
 	s.secret.AddTo(p)
 	maps.Copy(p, dsn.Parameters{
 		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),

@@ -45,7 +45,7 @@ func TestABadDataSourceNameIsRefused(t *testing.T) {
 		"rediss://localhost?tls_cert=cert.pem":                                      "tls_cert and tls_key go together",
 		"redis://localhost?addr=hunter2":                                            "parameter addr, number 1",
 		"redis://:hunter2@localhost?password_file=/f":                               "a password and password_file",
-		"redis://:hunter2@s?master_name=m&sentinel_password_file=/f":                "of the Sentinels: a password and password_file",
+		"redis://:hunter2@s?master_name=m&sentinel_password_file=/f":                "a password and sentinel_password_file",
 		"redis://s?master_name=m&password=hunter2&password_file=/f":                 "a password and password_file",
 		"redis://s?sentinel_password_file=/f":                                       "only for Sentinel",
 		"redis://localhost?password=hunter2":                                        "parameter password is only for Sentinel",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -22,7 +23,7 @@ func (r refused) Unwrap() error { return r.error }
 var ErrLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
 
 // Login marks the error of a connection that failed because of a password, a
-// certificate or their files. Once the session has begun, the error also
+// certificate or their files. Once they were right (see [Trust]), the error also
 // matches driver.ErrUnavailable, because somebody may be about to replace them.
 // Login does not change the text.
 func Login(err error) error { return login{err} }
@@ -37,6 +38,23 @@ func replaced(err error) error {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
+}
+
+// Trust is what a connector knows about its password and certificates: once a
+// session has begun, they were right. The zero Trust has seen no session.
+type Trust struct{ begun atomic.Bool }
+
+// Result turns the result of [Connect] or [Observe], or an earlier error, into
+// that of the connector.
+func (t *Trust) Result(s *Session, err error) (driver.Session, error) {
+	if err == nil {
+		t.begun.Store(true)
+		return s, nil
+	}
+	if t.begun.Load() {
+		err = replaced(err)
+	}
+	return nil, err
 }
 
 // unknownOutcome reports whether a change may have been made despite err, or
@@ -76,12 +94,12 @@ func inTime(err error) error {
 }
 
 // CheckLayout returns an error unless the data of a store have the layout that
-// this program reads and writes. what names the data. Retrying is pointless, so
-// the error does not match driver.ErrUnavailable.
+// this program reads and writes. what names all that has to be deleted to begin
+// anew. Retrying is pointless, so the error does not match driver.ErrUnavailable.
 func CheckLayout[T comparable](what string, found, own T) error {
 	if found == own {
 		return nil
 	}
 	return fmt.Errorf("%s have layout %v, and this version of dlock needs layout %v: use one version in all programs, "+
-		"or stop them all and delete the data of dlock, which then begin anew", what, found, own)
+		"or stop them all and delete these, which the next client makes anew", what, found, own)
 }

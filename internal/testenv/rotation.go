@@ -69,6 +69,18 @@ func (r Rotation) rotate(t *testing.T, function func(context.Context) (string, e
 		err := list(ctx)
 		return err != nil && strings.Contains(err.Error(), refused)
 	})
+	poll(t, func(ctx context.Context) bool { // begin another session
+		_, err := c.Connect(ctx)
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		return strings.Contains(err.Error(), refused)
+	})
+	poll(t, func(ctx context.Context) bool { // another client's first session
+		first, err := r.Driver(function).OpenConnector(dsn)
+		require.NoError(t, err)
+		_, err = first.Connect(ctx)
+		require.Error(t, err)
+		return strings.Contains(err.Error(), refused) && !errors.Is(err, driver.ErrUnavailable)
+	})
 	renew()
 	poll(t, func(ctx context.Context) bool {
 		err := list(ctx)

@@ -39,8 +39,8 @@
 //
 // Errors of the network, of a server that stops or has too many connections, of
 // full disks and memory, of a read-only server, and of terminated statements
-// match driver.ErrUnavailable. Others, such as a wrong password, do not. No
-// error contains the password.
+// match driver.ErrUnavailable, and a wrong password or certificate after a first
+// session. Others do not. No error contains the password.
 //
 // # Connections and requests
 //

@@ -88,6 +88,7 @@ type connector struct {
 	db       *sql.DB
 	options  options
 	database string // Options.Database of NewConnector
+	trust    session.Trust
 
 	graces sync.Once // for the warning about clients with a longer grace
 
@@ -110,11 +111,7 @@ func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Sessi
 	}
 	st := newStore(c)
 	set(st)
-	s, err := c.begin(ctx, st, st)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return c.trust.Result(c.begin(ctx, st, st))
 }
 
 // begin begins a session of st. In tests, via wraps st to inject faults.

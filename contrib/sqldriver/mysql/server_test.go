@@ -40,7 +40,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	unavailable(t, server.DSNAt(testenv.Loopback(port), database), "connection refused")
 	server.SQL(t, "", Statements(database)+"UPDATE dlock_meta SET version = 7")
-	refused(t, dsn, "have layout 7", fmt.Sprint("needs layout ", schemaVersion), "delete the data")
+	refused(t, dsn, "the tables and routines in ", " have layout 7", fmt.Sprint("needs layout ", schemaVersion), "delete these")
 	server.SQL(t, "", Statements(other)+"ALTER TABLE dlock_session DROP COLUMN generation")
 	refused(t, server.DSN(other, "session_timeout=10s"), "Unknown column 'generation'")
 }

@@ -205,7 +205,7 @@ func (s *store) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.CheckLayout(fmt.Sprintf("the tables in database %q", s.database), version, schemaVersion)
+	return session.CheckLayout(fmt.Sprintf("the tables and routines in database %q", s.database), version, schemaVersion)
 }
 
 // version returns the version of the tables, or zero if they are incomplete

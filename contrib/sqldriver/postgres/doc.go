@@ -35,9 +35,9 @@
 // # Errors
 //
 // Errors of the network match driver.ErrUnavailable, and errors of the server
-// that may pass, such as those of a standby. Others, such as a wrong password,
-// do not. A change that waits for a row lock gives up after two seconds, unless
-// lock_timeout is set. No error contains the password.
+// that may pass, such as those of a standby or, after a first session, of a wrong
+// password. Others do not. A change that waits for a row lock gives up after two
+// seconds, unless lock_timeout is set. No error contains the password.
 //
 // # Connections and requests
 //

@@ -88,6 +88,7 @@ type connector struct {
 	config  *pgx.ConnConfig
 	db      *sql.DB
 	options options
+	trust   session.Trust
 	graces  sync.Once // for the warning about clients with a longer grace
 }
 
@@ -106,11 +107,7 @@ func (c *connector) connect(ctx context.Context, st *store) (driver.Session, err
 	if err := sqlstore.CheckConnections(c.db); err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	s, err := c.begin(ctx, st, st)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return c.trust.Result(c.begin(ctx, st, st))
 }
 
 // begin begins a session of st. In tests, via wraps st to inject faults.

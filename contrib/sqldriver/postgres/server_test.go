@@ -41,7 +41,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 	refused(t, server.DSN("schema="+schema, "options=-c%20default_transaction_isolation%3Dserializable"),
 		"needs the isolation level read committed")
 	server.SQL(t, Statements(schema)+fmt.Sprintf("UPDATE %s.meta SET version = 7", schema))
-	refused(t, server.DSN("schema="+schema), "have layout 7", fmt.Sprint("needs layout ", schemaVersion), "delete the data")
+	refused(t, server.DSN("schema="+schema), "the tables and routines in ", " have layout 7", fmt.Sprint("needs layout ", schemaVersion), "delete these")
 	server.SQL(t, Statements(other)+fmt.Sprintf("ALTER TABLE %s.session DROP COLUMN deadline", other))
 	refused(t, server.DSN("schema="+other), `column "deadline" of relation "session" does not exist`)
 	simple := role(t, server, server.Schema(), []string{"standard_conforming_strings = off"}, "default_query_exec_mode=simple_protocol")

@@ -189,7 +189,7 @@ func (s *store) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return session.CheckLayout(fmt.Sprintf("the tables in schema %q", s.connector.options.schema), version, schemaVersion)
+	return session.CheckLayout(fmt.Sprintf("the tables and routines in schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
 // version returns the version of the tables. It rejects connections with an
