@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/lastrun"
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
@@ -152,8 +152,10 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 	h := l.hold
 	value, err := h.entry.Value(ctx)
 	var last time.Time
-	if err == nil && len(value) > 0 {
-		last, err = parseRun(value)
+	if err == nil {
+		var run lastrun.Run
+		run, err = lastrun.Parse(value)
+		last = run.Succeeded
 	}
 	now := h.entry.StoreTime(time.Now())
 	if ahead := last.Sub(now); err == nil && !now.IsZero() && ahead > maxAhead+maxSlack {
@@ -169,25 +171,10 @@ func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run tim
 	return run, due, nil
 }
 
-// parseRun returns the time of the last successful run, which is zero if there
-// was none. The value also names the node of the call that ran, which the
-// command "dlock last" shows.
-func parseRun(value []byte) (time.Time, error) {
-	text, _, _ := strings.Cut(string(value), " ")
-	if text == "-" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return at, errors.New("the value beside the lock is not the time of a run: use another lock for it")
-	}
-	return at, nil
-}
-
 // recordRun records the time of a run. If the lock was lost, the error omits
 // the loss, because the caller gets that from Unlock, too.
 func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
-	value := append(at.UTC().AppendFormat(nil, time.RFC3339Nano), " "+l.Node()...)
+	value := []byte(lastrun.Run{Succeeded: at, Node: l.Node()}.String())
 	err := l.setValue(ctx, value)
 	switch {
 	case err == nil, m.keeps(ctx, value):

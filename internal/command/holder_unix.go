@@ -22,6 +22,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/lastrun"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -244,8 +245,9 @@ func (h *holderProcess) runOncePer() int {
 	case !ran && err != nil:
 		return h.refused(err)
 	case !ran && h.settings.ShowsWaits:
-		if last, _, err := m.Value(h.ctx); err == nil {
-			h.say("not run: %s succeeded last at %s, and runs once per %v", h.settings.Name, parseLast(string(last)).Succeeded, h.settings.OncePer)
+		value, _, err := m.Value(h.ctx)
+		if last, bad := lastrun.Parse(value); err == nil && bad == nil {
+			h.say("not run: %s succeeded last at %s, and runs once per %v", h.settings.Name, last.Succeeded.Format(time.RFC3339), h.settings.OncePer)
 		}
 	case errors.Is(err, dlock.ErrUnlock), errors.Is(err, dlock.ErrNotRecorded):
 		h.say("%v", err)
@@ -262,8 +264,8 @@ func (h *holderProcess) recordFailure(m *dlock.RWMutex, lock *dlock.Lock, began 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), closeFor)
 	defer cancel()
 	value, _, err := m.Value(ctx)
-	if err == nil {
-		run := lastRun{Succeeded: parseLast(string(value)).Succeeded, Failed: began.UTC().Format(time.RFC3339), Status: &status, Node: lock.Node()}
+	if last, bad := lastrun.Parse(value); err == nil && bad == nil {
+		run := lastrun.Run{Succeeded: last.Succeeded, Failed: began, Status: &status, Node: lock.Node()}
 		_ = lock.SetValue(ctx, []byte(run.String()))
 	}
 }

@@ -411,3 +411,21 @@ func TestAnInterruptIsNoYes(t *testing.T) {
 	defer unanswered.Close()
 	assert.False(t, confirm(ctx, in, io.Discard, "Remove? "))
 }
+
+func TestLastReadsOnlyValuesOfRuns(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memdriver.Store) {
+		lock := held(t, client(t, store, "web1"), "job")
+		for value, want := range map[string]string{
+			"a checkpoint":         "dlock last: job: the value beside the lock is not the time of a run",
+			"-":                    "not the time of a run",
+			"- failed noon 3 h":    "not the time of a run",
+			"1999-12-31T23:59:00Z": "job succeeded last at 1999-12-31T23:59:00Z, 1m00s ago, with exit status 0\n",
+			"- failed 1999-12-31T23:59:00Z 3 web1-W-0000000007": "job failed with exit status 3 on web1 at 1999-12-31T23:59:00Z, 1m00s ago; it never succeeded\n",
+		} {
+			require.NoError(t, lock.SetValue(t.Context(), []byte(value)))
+			status, out, errs := runTool(t, "last", "job")
+			assert.Contains(t, errs+out, want)
+			assert.Equal(t, strings.HasPrefix(want, "job "), status == 0, value)
+		}
+	})
+}
