@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/brief"
 )
 
 // Contender is a holder or waiter in a lock's queue; see [RWMutex.Queue].
@@ -115,15 +116,18 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		return nil, err
 	}
 	contenders := make([]Contender, 0, len(nodes))
+	read := make(map[bool]bool) // whether a holder, and whether a waiter, was read
 	for _, c := range listed(nodes, s.heldSince(queue)) {
-		switch err := s.describe(ctx, queue, &c); {
+		if err = nil; !read[c.Holds] || !brief.Is(ctx) {
+			err = s.describe(ctx, queue, &c)
+			read[c.Holds] = !errors.Is(err, driver.ErrGone)
+		}
+		switch {
 		case errors.Is(err, driver.ErrGone): // removed since the queue was listed
-		case errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
+		case err == nil, errors.Is(err, fs.ErrPermission): // leave the fields that need a read empty
 			contenders = append(contenders, c)
-		case err != nil:
-			return nil, err
 		default:
-			contenders = append(contenders, c)
+			return nil, err
 		}
 	}
 	return contenders, nil

@@ -139,10 +139,7 @@ func (t *tool) show(lock string, contenders []dlock.Contender) {
 	now := time.Now()
 	switch {
 	case t.json:
-		state := queueState{Lock: lock, Store: t.storeName(), Time: now, Contenders: []contenderState{}}
-		for _, c := range contenders {
-			state.Contenders = append(state.Contenders, stateOf(c, now))
-		}
+		state := queueState{Lock: lock, Store: t.storeName(), Time: now, Contenders: statesOf(contenders, now)}
 		_ = json.NewEncoder(t.stdout).Encode(state) // output.status reports write errors
 	case len(contenders) == 0:
 		fmt.Fprintf(t.stdout, "nobody holds %s or waits for it\n", cell(lock))
@@ -178,16 +175,19 @@ type contenderState struct {
 	Bytes       []byte     `json:"bytes,omitempty"`
 }
 
-func stateOf(c dlock.Contender, now time.Time) contenderState {
-	s := contenderState{
-		State: stateName(c), Mode: c.Mode, Units: c.Units, OfUnits: c.OfUnits, Node: c.Node, Token: c.Token,
-		Host: c.Host, PID: c.Record.PID, Program: c.Record.Program,
-		Session: c.Owner, SessionLeft: c.SessionLeft.Seconds(), Data: c.Record.Data, Bytes: c.Record.Bytes,
+func statesOf(contenders []dlock.Contender, now time.Time) []contenderState {
+	states := make([]contenderState, len(contenders)) // not nil, which would be null in JSON
+	for i, c := range contenders {
+		states[i] = contenderState{
+			State: stateName(c), Mode: c.Mode, Units: c.Units, OfUnits: c.OfUnits, Node: c.Node, Token: c.Token,
+			Host: c.Host, PID: c.Record.PID, Program: c.Record.Program,
+			Session: c.Owner, SessionLeft: c.SessionLeft.Seconds(), Data: c.Record.Data, Bytes: c.Record.Bytes,
+		}
+		if since := sinceOf(c); !since.IsZero() {
+			states[i].Since, states[i].For = &since, max(0, now.Sub(since).Seconds())
+		}
 	}
-	if since := sinceOf(c); !since.IsZero() {
-		s.Since, s.For = &since, max(0, now.Sub(since).Seconds())
-	}
-	return s
+	return states
 }
 
 func stateName(c dlock.Contender) string {

@@ -108,12 +108,16 @@ type page struct {
 	next time.Time // when the store may be read again
 }
 
-// look returns the state of the locks, which may be up to a second old.
+// look returns the state of the locks, which may be up to a second old. With an
+// error it is the last one that is known.
 func (p *page) look(ctx context.Context) (glance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !time.Now().Before(p.next) {
-		p.seen, p.err = p.tool.glance(context.WithoutCancel(ctx), p.client, p.prefix)
+		var seen glance
+		if seen, p.err = p.tool.glance(context.WithoutCancel(ctx), p.client, p.prefix); p.err == nil {
+			p.seen = seen
+		}
 		p.next = time.Now().Add(time.Second)
 	}
 	return p.seen, p.err
@@ -122,11 +126,11 @@ func (p *page) look(ctx context.Context) (glance, error) {
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen, err := p.look(r.Context())
 	view := struct {
-		Store, At, Err string
-		Columns        []string
-		Rows           [][]string
-		More           int
-	}{printable(p.tool.storeName()), time.Now().Format(time.TimeOnly), "", topColumns, seen.rows(), seen.More}
+		Store, Err string
+		Columns    []string
+		Rows       [][]string
+		Seen       glance
+	}{printable(p.tool.storeName()), "", topColumns, seen.rows(), seen}
 	for name, value := range map[string]string{
 		"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 		"Content-Type":            "text/html; charset=utf-8", "Cache-Control": "no-store",
@@ -135,7 +139,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	if err != nil {
-		view.Err = printable(p.tool.store.hide(p.tool.explain(err), p.tool.args))
+		view.Err = p.tool.clean(p.tool.explain(err))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = html.Execute(w, view) // fails only if the browser has gone
@@ -151,10 +155,10 @@ table { border-collapse: collapse }
 th, td { text-align: left; padding: .3em 1.2em .3em 0; border-bottom: 1px solid #8884; font-variant-numeric: tabular-nums }
 </style>
 <h1>Locks of {{.Store}}</h1>
-<p>As of {{.At}}.{{with .Err}} <strong>{{.}}</strong>{{end}}
+<p>{{if not .Seen.Time.IsZero}}As of {{.Seen.Time.Format "15:04:05"}}.{{end}}{{with .Err}} <strong>{{.}}</strong>{{end}}
 {{if .Rows}}<table>
 <tr>{{range .Columns}}<th scope="col">{{.}}{{end}}
 {{range .Rows}}<tr>{{range .}}<td>{{.}}{{end}}
 {{end}}</table>{{else if not .Err}}<p>Nobody holds a lock or waits for one.{{end}}
-{{with .More}}<p>And {{.}} more locks.{{end}}
+{{with .Seen.More}}<p>And {{.}} more locks.{{end}}
 `))

@@ -128,8 +128,10 @@ func (t *tool) storeName() string {
 
 // say prints a message to standard error, without passwords.
 func (t *tool) say(text string) {
-	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, printable(t.store.hide(text, t.args)))
+	fmt.Fprintf(t.stderr, "dlock %s: %s\n", t.name, t.clean(text))
 }
+
+func (t *tool) clean(text string) string { return printable(t.store.hide(text, t.args)) }
 
 // printable replaces control characters, which a terminal would obey, because a
 // text may come from a server or repeat names chosen by other programs.

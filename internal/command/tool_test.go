@@ -317,7 +317,7 @@ func TestHostileTextIsNotPrinted(t *testing.T) {
 		Node: hostile, Host: hostile, Token: -1, SessionLeft: -time.Second,
 		Record: dlock.Record{Program: hostile, Data: hostile, PID: -1, Since: time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
-	_, err := json.Marshal(stateOf(c, time.Now()))
+	_, err := json.Marshal(statesOf([]dlock.Contender{c}, time.Now()))
 	require.NoError(t, err)
 	text := table([]dlock.Contender{c}, time.Now())
 	assert.Equal(t, 2, strings.Count(text, "\n"))

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/internal/brief"
 )
 
 const topHelp = `Usage: dlock top [flags] [PREFIX]
@@ -26,13 +28,16 @@ matches stock and stock/42, and not stocks.
   MODE, HOST, PID, PROGRAM, LEFT
            of the holder that joined first, as in dlock queue
   FOR      how long ago that holder joined the queue
-  WAITED   how long ago the first waiter joined
+  WAITED   how long ago the first waiter joined, or why the queue is not known
 
-A host or program may be forged by anybody who can write to the store.
+A host or program may be forged by anybody who can write to the store. Of more than
+500 locks, it looks at those whose names come first.
 
 With -json, each look is a JSON object on a line of its own, with the fields store,
 time, locks, and more, the number of locks that were left out. A lock has the
-fields lock and contenders, as dlock queue -json prints them.
+fields lock and contenders, as dlock queue -json prints them; error says why the
+queue is not known. Only the first holder and the first waiter are read: of others,
+state, mode, node and host are known.
 
 Exit status: 0, the locks were shown, also if there are none; 1, the store could
 not be reached or failed; 2, the arguments are not valid.
@@ -42,6 +47,7 @@ Flags:
 
 const (
 	topEvery  = 2 * time.Second
+	topLeast  = 100 * time.Millisecond
 	mostLooks = 500 // the most queues to list, which limits the load on the store
 	sideLooks = 8   // how many queues to list at the same time
 )
@@ -57,35 +63,32 @@ func top(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	defer client.Close()
-	if *rows < 1 || *every < 0 {
-		t.say("-rows must be positive, and -every must not be negative")
+	if *rows < 1 || *every != 0 && *every < topLeast {
+		t.say(fmt.Sprintf("-rows must be positive, and -every at least %v", topLeast))
 		return usageStatus
 	}
 	if *every == 0 && isTerminal(stdout) && !t.json {
 		*every = topEvery
 	}
 	prefix := append(arguments, "")[0]
-	seen, err := t.glance(ctx, client, prefix)
-	if err != nil {
-		return t.failed(err)
-	}
-	t.showAll(seen, *rows)
-	for *every > 0 {
+	for first := true; ; first = false {
+		switch seen, err := t.glance(ctx, client, prefix); {
+		case err == nil:
+			t.showAll(seen.cut(*rows))
+		case first:
+			return t.failed(err)
+		case ctx.Err() == nil:
+			t.say(t.explain(err) + "; trying again")
+		}
+		if *every == 0 {
+			return 0
+		}
 		select {
 		case <-time.After(*every):
 		case <-ctx.Done():
 			return 0
 		}
-		switch seen, err := t.glance(ctx, client, prefix); {
-		case ctx.Err() != nil:
-			return 0
-		case err != nil:
-			t.say(t.explain(err) + "; trying again")
-		default:
-			t.showAll(seen, *rows)
-		}
 	}
-	return 0
 }
 
 // glance is the state of a store's locks, and the JSON that dlock top -json
@@ -95,58 +98,58 @@ type glance struct {
 	Time  time.Time   `json:"time"`
 	Locks []lockState `json:"locks"`
 	More  int         `json:"more"` // locks that were left out
-
-	all [][]dlock.Contender // the contenders of each lock in Locks
 }
 
 type lockState struct {
 	Lock       string           `json:"lock"`
 	Contenders []contenderState `json:"contenders"`
+	Error      string           `json:"error,omitempty"` // why the contenders are unknown
+
+	queue []dlock.Contender
 }
 
 // glance lists the queues of all locks, those with most waiters first. If there
-// are too many locks, it lists those whose names come first.
+// are too many locks, it lists those whose names come first. It fails if it gets
+// no queue.
 func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) (glance, error) {
-	ctx, cancel := t.limit(ctx)
+	ctx, cancel := t.limit(brief.With(ctx))
 	defer cancel()
 	names, err := client.Walk(ctx, prefix)
 	if err != nil {
 		return glance{}, err
 	}
-	g := glance{More: max(0, len(names)-mostLooks)}
-	names = names[:len(names)-g.More]
-	queues := make([][]dlock.Contender, len(names))
-	looks, ctx := errgroup.WithContext(ctx)
+	locks := make([]lockState, min(len(names), mostLooks))
+	var looks errgroup.Group
 	looks.SetLimit(sideLooks)
-	for i, name := range names {
+	for i := range locks {
 		looks.Go(func() (err error) {
-			queues[i], err = client.RWMutex(name).Queue(ctx)
+			locks[i], err = t.lockState(ctx, client.RWMutex(names[i]))
 			return err
 		})
 	}
-	if err := looks.Wait(); err != nil {
+	if err = looks.Wait(); err != nil && !slices.ContainsFunc(locks, func(l lockState) bool { return l.Error == "" }) {
 		return glance{}, err
 	}
-	g.Store, g.Time = t.storeName(), time.Now()
-	order := make([]int, 0, len(names))
-	for i := range names {
-		if len(queues[i]) > 0 { // otherwise the lock was released after Walk
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(waiters(queues[b]), waiters(queues[a])) })
-	for _, i := range order {
-		state := lockState{Lock: names[i]}
-		for _, c := range queues[i] {
-			state.Contenders = append(state.Contenders, stateOf(c, g.Time))
-		}
-		g.Locks, g.all = append(g.Locks, state), append(g.all, queues[i])
-	}
-	return g, nil
+	locks = slices.DeleteFunc(locks, func(l lockState) bool { return l.Error == "" && len(l.queue) == 0 }) // released since Walk
+	slices.SortStableFunc(locks, func(a, b lockState) int { return cmp.Compare(b.waiters(), a.waiters()) })
+	return glance{t.storeName(), time.Now(), locks, max(0, len(names)-mostLooks)}, nil
 }
 
-func waiters(queue []dlock.Contender) (n int) {
-	for _, c := range queue {
+func (t *tool) lockState(ctx context.Context, lock *dlock.RWMutex) (l lockState, err error) {
+	l.Lock = lock.Name()
+	if l.queue, err = lock.Queue(ctx); err != nil {
+		l.Error = t.clean(t.explain(err))
+	}
+	l.Contenders = statesOf(l.queue, time.Now())
+	return l, err
+}
+
+// waiters returns how many wait, as far as is known. An error comes first.
+func (l lockState) waiters() (n int) {
+	if l.Error != "" {
+		return math.MaxInt
+	}
+	for _, c := range l.queue {
 		if !c.Holds {
 			n++
 		}
@@ -157,13 +160,12 @@ func waiters(queue []dlock.Contender) (n int) {
 // cut returns g with no more than the given number of locks.
 func (g glance) cut(most int) glance {
 	if over := len(g.Locks) - most; over > 0 {
-		g.Locks, g.all, g.More = g.Locks[:most], g.all[:most], g.More+over
+		g.Locks, g.More = g.Locks[:most], g.More+over
 	}
 	return g
 }
 
-func (t *tool) showAll(g glance, rows int) {
-	g = g.cut(rows)
+func (t *tool) showAll(g glance) {
 	if t.json {
 		_ = json.NewEncoder(t.stdout).Encode(g) // output.status reports write errors
 		return
@@ -186,15 +188,18 @@ var topColumns = []string{"LOCK", "HOLD", "WAIT", "MODE", "HOST", "PID", "PROGRA
 
 // rows returns the cells of each lock, for topColumns.
 func (g glance) rows() (rows [][]string) {
-	for i, queue := range g.all {
-		n := waiters(queue)
-		row := []string{short(g.Locks[i].Lock, 30), fmt.Sprint(len(queue) - n), fmt.Sprint(n), "-", "-", "-", "-", "-", "-", "-"}
-		if first := slices.IndexFunc(queue, func(c dlock.Contender) bool { return c.Holds }); first >= 0 {
-			c := queue[first]
+	for _, l := range g.Locks {
+		n := l.waiters()
+		row := []string{short(l.Lock, 30), fmt.Sprint(len(l.queue) - n), fmt.Sprint(n), "-", "-", "-", "-", "-", "-", "-"}
+		if first := slices.IndexFunc(l.queue, func(c dlock.Contender) bool { return c.Holds }); first >= 0 {
+			c := l.queue[first]
 			copy(row[3:], []string{modeOf(c), short(c.Host, 16), number(int64(c.Record.PID)), short(c.Record.Program, 14), age(c, g.Time), left(c)})
 		}
-		if first := slices.IndexFunc(queue, func(c dlock.Contender) bool { return !c.Holds }); first >= 0 {
-			row[9] = age(queue[first], g.Time)
+		if first := slices.IndexFunc(l.queue, func(c dlock.Contender) bool { return !c.Holds }); first >= 0 {
+			row[9] = age(l.queue[first], g.Time)
+		}
+		if l.Error != "" {
+			row[1], row[2], row[9] = "?", "?", cell(l.Error)
 		}
 		rows = append(rows, row)
 	}

@@ -1,9 +1,12 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/memdriver"
 )
 
@@ -36,6 +40,8 @@ func TestTopShowsTheBusiestLocksFirst(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memdriver.Store) {
 		_, stdout, _ := runTool(t, "top")
 		assert.Contains(t, stdout, "nobody holds a lock or waits for one")
+		_, stdout, _ = runTool(t, "top", "-json")
+		assert.Contains(t, stdout, `"locks":[]`)
 		threeLocks(t, store)
 		status, stdout, stderr := runTool(t, "top", "-rows", "2")
 		assert.Zero(t, status, stderr)
@@ -51,6 +57,29 @@ $`, stdout)
 		require.Len(t, got.Locks, 1)
 		assert.Equal(t, "c/read", got.Locks[0].Lock)
 		assert.Len(t, got.Locks[0].Contenders, 2)
+	})
+}
+
+func TestTopShowsTheOtherQueuesIfOneFails(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memdriver.Store) {
+		threeLocks(t, store)
+		var reads atomic.Int64
+		shared = faults.New(store, func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op == faults.OpRead && r.Stage == faults.StageRequest {
+				reads.Add(1)
+			}
+			return faults.Fault{Lose: r.Op == faults.OpList && r.Queue == "a/calm", Err: errors.New("bad \x1b data")}
+		})
+		status, stdout, stderr := runTool(t, "top")
+		assert.Zero(t, status, stderr)
+		assert.Regexp(t, `\na/calm  \?     \?     -.* "a/calm: .*bad . data"\nb/busy  1 .*\nc/read  2 `, stdout)
+		assert.NotContains(t, stdout, "\x1b")
+		assert.EqualValues(t, 3, reads.Load(), "a holder and a waiter of b/busy, and a holder of c/read")
+		_, stdout, _ = runTool(t, "top", "-json")
+		assert.Regexp(t, `{"lock":"a/calm","contenders":\[\],"error":"a/calm: .*data"}`, stdout)
+		status, _, stderr = runTool(t, "top", "a")
+		assert.Equal(t, failedStatus, status)
+		assert.Contains(t, stderr, "data")
 	})
 }
 
@@ -98,6 +127,7 @@ func TestServeShowsThePageToThisMachineOnly(t *testing.T) {
 		time.Sleep(time.Second)
 		failed := get("GET", "http://localhost/", "")
 		assert.Equal(t, http.StatusServiceUnavailable, failed.Code)
+		assert.Contains(t, failed.Body.String(), "<td>d/new", "what was seen last")
 		assert.Contains(t, failed.Body.String(), dlock.ErrClosed.Error()[len("dlock: "):])
 	})
 }
