@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/recipes"
 )
 
@@ -36,11 +38,10 @@ func New(r prometheus.Registerer, opts ...Option) (*recipes.Trace, error) {
 	if r == nil {
 		return nil, errors.New("promdlock: the registerer is nil")
 	}
-	var o options
+	m := new(metrics)
 	for _, option := range opts {
-		option(&o)
+		option(&m.options)
 	}
-	m := metrics{options: o}
 	if err := m.register(r); err != nil {
 		return nil, err
 	}
@@ -56,6 +57,8 @@ type metrics struct {
 	timeouts, losses, unlocks     *prometheus.CounterVec
 	retries, connects, sessionEnd *prometheus.CounterVec
 	left                          prometheus.Observer
+
+	begun sync.Map // labels for which beginLock was called
 }
 
 // seconds are the histogram buckets for waits and holds, from hand-overs of
@@ -117,32 +120,32 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 // the first event of a counter that did not exist before. Counters with a lock
 // label are created at the first call for the lock.
 func (m *metrics) begin() {
-	for _, outcome := range []string{"ok", "error"} {
-		m.connects.WithLabelValues(outcome)
-	}
-	for _, reason := range []string{"closed", "lost"} {
-		m.sessionEnd.WithLabelValues(reason)
-	}
+	m.connects.WithLabelValues("ok")
+	m.connects.WithLabelValues("error")
+	m.sessionEnd.WithLabelValues("closed")
+	m.sessionEnd.WithLabelValues("lost")
 	if m.label != nil {
 		return
 	}
-	for _, of := range []struct {
-		recipe string
-		mode   dlock.Mode
-	}{{"lock", dlock.Exclusive}, {"lock", dlock.Shared}, {"semaphore", dlock.Shared}, {"election", dlock.Exclusive}, {"majority", dlock.Exclusive}} {
-		m.beginLock(of.recipe, "", of.mode)
-	}
+	m.beginLock("lock", "", dlock.Exclusive)
+	m.beginLock("lock", "", dlock.Shared)
+	m.beginLock("semaphore", "", dlock.Shared)
+	m.beginLock("election", "", dlock.Exclusive)
+	m.beginLock("majority", "", dlock.Exclusive)
 }
 
 func (m *metrics) beginLock(recipe, lock string, mode dlock.Mode) {
-	m.retries.WithLabelValues(m.of(recipe, lock)...)
 	labels := m.of(recipe, lock, mode.String())
+	if _, begun := m.begun.LoadOrStore([3]string(append(labels, "")), true); begun {
+		return
+	}
+	m.retries.WithLabelValues(labels[1:]...)
 	m.timeouts.WithLabelValues(labels...)
 	m.unlocks.WithLabelValues(labels...)
 	m.waiting.WithLabelValues(labels...)
 	m.held.WithLabelValues(labels...)
-	for _, reason := range []string{"session_ended", "removed", "lost_data", "max_hold", "closed"} {
-		m.losses.WithLabelValues(m.of(recipe, lock, mode.String(), reason)...)
+	for _, err := range []error{driver.ErrSessionEnded, driver.ErrLostData, dlock.ErrMaxHold, dlock.ErrClosed, nil} {
+		m.losses.WithLabelValues(m.of(recipe, lock, mode.String(), recipes.LostInfo{Err: err}.Reason())...)
 	}
 }
 
@@ -159,9 +162,7 @@ func (m *metrics) of(recipe, lock string, values ...string) []string {
 func (m *metrics) trace() *recipes.Trace {
 	return &recipes.Trace{
 		Started: func(_ context.Context, i recipes.StartedInfo) {
-			if m.label != nil {
-				m.beginLock(i.Recipe, i.Lock, i.Mode)
-			}
+			m.beginLock(i.Recipe, i.Lock, i.Mode)
 			m.waiting.WithLabelValues(m.of(i.Recipe, i.Lock, i.Mode.String())...).Inc()
 		},
 		Granted: func(_ context.Context, i recipes.GrantedInfo) {
