@@ -107,11 +107,18 @@ func (l *Lock) watch(store int, one *dlock.Lock) {
 		if err := l.Err(); err != nil {
 			l.endContexts(err)
 			l.end()
-			l.claimEnd()(err)
 		} else if errors.Is(one.Err(), dlock.ErrLost) {
 			l.rejoin(store)
 		}
 	})
+}
+
+// reportLoss calls the Lost hook if the loss of a lock was one too many.
+func (l *Lock) reportLoss() {
+	if err := l.Err(); err != nil {
+		l.endContexts(err)
+		l.claimEnd()(err)
+	}
 }
 
 // rejoin takes the lock in a store that has lost it, or that was unreachable at

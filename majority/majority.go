@@ -61,6 +61,7 @@ type Mutex struct {
 // Granted, Failed, Released and Lost, with the Recipe "majority". The hooks of
 // each client report on the lock in its store, with the Recipe "member". A
 // panic in a hook ends the program, because it happens on another goroutine.
+// Close of the client that has lost one lock too many waits for the hook Lost.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
@@ -74,13 +75,20 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
 }
 
 func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Context) (*dlock.Lock, error), once bool) (*Lock, error) {
-	stores, err := m.stores(ctx)
+	var l *Lock
+	ended := make(chan struct{}) // closed after the Granted hook
+	defer close(ended)
+	stores, err := m.stores(ctx, func(context.Context, recipes.LostInfo) {
+		if <-ended; l != nil {
+			l.reportLoss()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
 	began, trace := time.Now(), m.Clients[0].Trace()
 	report(ctx, trace.Started, recipes.StartedInfo{Recipe: recipe, Lock: m.Name, Mode: dlock.Exclusive, Try: once})
-	l, err := m.repeat(dlock.WithoutReentry(ctx), stores, lock, once)
+	l, err = m.repeat(dlock.WithoutReentry(ctx), stores, lock, once)
 	if err != nil {
 		report(ctx, trace.Failed, recipes.FailedInfo{
 			Recipe: recipe, Lock: m.Name, Mode: dlock.Exclusive, Try: once, Waited: time.Since(began), Err: err,
@@ -106,8 +114,9 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 	}
 }
 
-// stores returns the lock in each store, or an error for a mistake of the caller.
-func (m *Mutex) stores(ctx context.Context) (stores []*dlock.RWMutex, err error) {
+// stores returns the lock in each store, with a Lost hook, or an error for a mistake
+// of the caller.
+func (m *Mutex) stores(ctx context.Context, lost func(context.Context, recipes.LostInfo)) (stores []*dlock.RWMutex, err error) {
 	n := len(m.Clients)
 	switch {
 	case ctx == nil:
@@ -124,7 +133,7 @@ func (m *Mutex) stores(ctx context.Context) (stores []*dlock.RWMutex, err error)
 		if err := c.Connected(); errors.Is(err, dlock.ErrClosed) {
 			return nil, fmt.Errorf("dlock: majority: client %d: %w", i+1, err)
 		}
-		stores = append(stores, c.RWMutex(m.Name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), recipes.WithRecipe("member")))
+		stores = append(stores, c.RWMutex(m.Name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), recipes.WithRecipe("member"), dlock.WithTrace(&recipes.Trace{Lost: lost})))
 	}
 	return stores, nil
 }

@@ -564,7 +564,7 @@ func TestCloseEndsACallThatRetries(t *testing.T) {
 func TestHooksCountAMajorityOnce(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		var seen string
-		granted := func() {}
+		granted, slow := func() {}, time.Duration(0)
 		see := func(recipe, event string) {
 			if recipe == "majority" {
 				seen += event + " "
@@ -580,7 +580,12 @@ func TestHooksCountAMajorityOnce(t *testing.T) {
 			},
 			Failed:   func(_ context.Context, i recipes.FailedInfo) { see(i.Recipe, i.Outcome()) },
 			Released: func(_ context.Context, i recipes.ReleasedInfo) { see(i.Recipe, "released") },
-			Lost:     func(_ context.Context, i recipes.LostInfo) { see(i.Recipe, i.Reason()) },
+			Lost: func(_ context.Context, i recipes.LostInfo) {
+				if i.Recipe == "majority" {
+					time.Sleep(slow)
+				}
+				see(i.Recipe, i.Reason())
+			},
 		}))
 		m := mutex(clients...)
 		saw := func(events string) {
@@ -624,11 +629,12 @@ func TestHooksCountAMajorityOnce(t *testing.T) {
 		_, err := m.TryLock(bg)
 		require.ErrorIs(t, err, dlock.ErrLocked)
 		require.NoError(t, held.Unlock())
-		granted = func() {}
+		granted, slow = func() {}, time.Second
 		_ = w.lock(m)
 		for _, c := range clients {
 			require.NoError(t, c.Close())
 		}
+		assert.Contains(t, seen, "closed", "Close waits for the hook")
 		saw("started locked started granted closed")
 	})
 }
