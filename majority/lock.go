@@ -104,21 +104,20 @@ func (l *Lock) keep() {
 
 func (l *Lock) watch(store int, one *dlock.Lock) {
 	context.AfterFunc(one.Context(context.Background()), func() {
-		if err := l.Err(); err != nil {
-			l.endContexts(err)
-			l.end()
-		} else if errors.Is(one.Err(), dlock.ErrLost) {
+		if l.check() == nil && errors.Is(one.Err(), dlock.ErrLost) {
 			l.rejoin(store)
 		}
 	})
 }
 
-// reportLoss calls the Lost hook if the loss of a lock was one too many.
-func (l *Lock) reportLoss() {
-	if err := l.Err(); err != nil {
+// check is Err, but also ends what has to end with the lock.
+func (l *Lock) check() error {
+	err := l.Err()
+	if err != nil {
 		l.endContexts(err)
-		l.claimEnd()(err)
+		l.end()
 	}
+	return err
 }
 
 // rejoin takes the lock in a store that has lost it, or that was unreachable at

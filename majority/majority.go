@@ -80,7 +80,9 @@ func (m *Mutex) take(ctx context.Context, lock func(*dlock.RWMutex, context.Cont
 	defer close(ended)
 	stores, err := m.stores(ctx, func(context.Context, recipes.LostInfo) {
 		if <-ended; l != nil {
-			l.reportLoss()
+			if err := l.check(); err != nil { // one loss too many
+				l.claimEnd()(err)
+			}
 		}
 	})
 	if err != nil {
