@@ -61,19 +61,30 @@ func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	defer client.Close()
-	lock := client.RWMutex(arguments[0])
-	contenders, err := t.look(ctx, lock)
-	if err != nil {
-		return t.failed(err)
-	}
-	if !t.json {
-		t.say("the store is " + t.storeName())
-	}
-	t.show(lock.Name(), contenders)
+	lock, every := client.RWMutex(arguments[0]), time.Duration(0)
 	if *watch {
-		t.watch(ctx, lock, contenders)
+		every = lookEvery
 	}
-	return 0
+	var shown []dlock.Contender // nil at first, and after an error
+	first := true
+	return t.repeat(ctx, every, func() error {
+		contenders, err := t.look(ctx, lock)
+		if err == nil && (shown == nil || !slices.EqualFunc(shown, contenders, sameState)) {
+			switch {
+			case t.json:
+			case first:
+				t.say("the store is " + t.storeName())
+			case isTerminal(t.stdout):
+				fmt.Fprint(t.stdout, clear)
+			default:
+				fmt.Fprintln(t.stdout)
+			}
+			t.show(lock.Name(), contenders)
+			first = false
+		}
+		shown = contenders
+		return err
+	})
 }
 
 func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender, error) {
@@ -82,36 +93,27 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 	return lock.Queue(ctx)
 }
 
-// watch prints the queue after each change until ctx is done. It keeps trying
-// while the store does not reply.
-func (t *tool) watch(ctx context.Context, lock *dlock.RWMutex, shown []dlock.Contender) {
-	ticks := time.NewTicker(lookEvery)
-	defer ticks.Stop()
-	failing := false
-	for {
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-			return
-		}
-		contenders, err := t.look(ctx, lock)
+const clear = "\x1b[H\x1b[2J" // home, clear
+
+// repeat calls look and, unless every is zero, calls it again after that time,
+// until ctx ends. If not the first call fails, but a later one, it goes on.
+func (t *tool) repeat(ctx context.Context, every time.Duration, look func() error) (status int) {
+	for first, failing := true, false; ; first = false {
+		err := look()
 		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			if !failing {
-				t.say(t.explain(err) + "; trying again")
-			}
-		case failing || !slices.EqualFunc(shown, contenders, sameState):
-			if isTerminal(t.stdout) {
-				fmt.Fprint(t.stdout, "\x1b[H\x1b[2J") // home, clear
-			} else if !t.json {
-				fmt.Fprintln(t.stdout)
-			}
-			t.show(lock.Name(), contenders)
-			shown = contenders
+		case err != nil && first:
+			return t.failed(err)
+		case err != nil && !failing && ctx.Err() == nil:
+			t.say(t.explain(err) + "; trying again")
 		}
-		failing = err != nil
+		if failing = err != nil; every == 0 {
+			return 0
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return 0
+		}
 	}
 }
 

@@ -71,24 +71,13 @@ func top(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		*every = topEvery
 	}
 	prefix := append(arguments, "")[0]
-	for first := true; ; first = false {
-		switch seen, err := t.glance(ctx, client, prefix); {
-		case err == nil:
+	return t.repeat(ctx, *every, func() error {
+		seen, err := t.glance(ctx, client, prefix)
+		if err == nil {
 			t.showAll(seen.cut(*rows))
-		case first:
-			return t.failed(err)
-		case ctx.Err() == nil:
-			t.say(t.explain(err) + "; trying again")
 		}
-		if *every == 0 {
-			return 0
-		}
-		select {
-		case <-time.After(*every):
-		case <-ctx.Done():
-			return 0
-		}
-	}
+		return err
+	})
 }
 
 // glance is the state of a store's locks, and the JSON that dlock top -json
@@ -171,7 +160,7 @@ func (t *tool) showAll(g glance) {
 		return
 	}
 	if isTerminal(t.stdout) {
-		fmt.Fprint(t.stdout, "\x1b[H\x1b[2J") // home, clear
+		fmt.Fprint(t.stdout, clear)
 	}
 	fmt.Fprintf(t.stdout, "%s at %s\n", printable(g.Store), g.Time.Format(time.TimeOnly))
 	if len(g.Locks) == 0 {
