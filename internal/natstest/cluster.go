@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -65,14 +66,8 @@ func (c *Cluster) CutOff(servers ...*Server) (heal func()) {
 func (c *Cluster) Leader(t testing.TB, stream string, without ...*Server) *Server {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-	search:
 		for _, s := range c.Servers {
-			for _, out := range without {
-				if s == out {
-					continue search
-				}
-			}
-			if !s.Down() && s.Streams()[stream] == name(&s.Server) {
+			if streams, _ := s.Streams(); streams[stream] == name(&s.Server) && !slices.Contains(without, s) {
 				return s
 			}
 		}

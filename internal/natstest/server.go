@@ -115,9 +115,8 @@ func monitor(s *testenv.Server, path string, answer any) error {
 }
 
 // Streams returns the streams on the server, with the name of the leader of
-// each, which is empty without a cluster. If the server does not answer, there
-// are none.
-func (s *Server) Streams() map[string]string {
+// each, which is empty without a cluster.
+func (s *Server) Streams() (map[string]string, error) {
 	var answer struct {
 		Accounts []struct {
 			Streams []struct {
@@ -126,14 +125,14 @@ func (s *Server) Streams() map[string]string {
 			} `json:"stream_detail"`
 		} `json:"account_details"`
 	}
-	_ = monitor(&s.Server, "/jsz?accounts=true&streams=true", &answer)
+	err := monitor(&s.Server, "/jsz?accounts=true&streams=true", &answer)
 	found := make(map[string]string)
 	for _, account := range answer.Accounts {
 		for _, stream := range account.Streams {
 			found[stream.Name] = stream.Cluster.Leader
 		}
 	}
-	return found
+	return found, err
 }
 
 // Messages returns the number of messages that the server has received.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func TestBothStepsAreExcludedAndTheWorkEndsWithRedsyncsLock(t *testing.T) {
 	require.NoError(t, err)
 	defer l.client.Close()
 	require.NoError(t, l.withLock(t.Context(), "stock/42", func(ctx context.Context, _ *dlock.Lock) error {
-		assert.Error(t, l.old.NewMutex("stock/42").TryLock())
+		assert.ErrorAs(t, l.old.NewMutex("stock/42").TryLock(), new(*redsync.ErrTaken))
 		_, err := l.client.RWMutex("stock/42").TryLock(t.Context())
 		assert.ErrorIs(t, err, dlock.ErrLocked)
 		return ctx.Err()

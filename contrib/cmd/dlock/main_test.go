@@ -51,7 +51,7 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"redis": func(t *testing.T) string {
 		return "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?empty_is_new=true&session_timeout=5s"
 	},
-	"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db") },
+	"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "locks.db?session_timeout=5s") },
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },
 }
 

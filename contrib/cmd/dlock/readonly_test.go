@@ -39,7 +39,11 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 		},
 		"nats": func(t *testing.T) (string, func() string) {
 			server := natstest.Start(t)
-			return "nats://" + server.Addr(), func() string { return fmt.Sprint(server.Streams()) }
+			return "nats://" + server.Addr(), func() string {
+				streams, err := server.Streams()
+				require.NoError(t, err)
+				return fmt.Sprint(streams)
+			}
 		},
 		"postgres": func(t *testing.T) (string, func() string) {
 			server := pgtest.Start(t)
