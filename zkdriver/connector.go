@@ -9,7 +9,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // Driver is the ZooKeeper driver. Its zero value is registered as "zk". An
@@ -82,7 +82,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 // files were valid then, and are probably being replaced. Before the first
 // session, a TLS error is a configuration mistake and is returned unchanged.
 func (c *connector) certificateError(err error) error {
-	if c.hadSession.Load() && zkconn.CertificateError(err) {
+	if c.hadSession.Load() && dsn.Untrusted(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/dlock-go/dlock/driver/dsn"
 )
 
 // certificateError is an error caused by certificates, by their files or by the
@@ -46,7 +47,7 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout())
 	defer cancel()
 	for _, endpoint := range s.endpoints {
-		if err := handshake(ctx, endpoint, config); rejects(err) {
+		if err := handshake(ctx, endpoint, config); dsn.Untrusted(err) {
 			return certificateError{err}
 		}
 	}
@@ -64,12 +65,4 @@ func handshake(ctx context.Context, endpoint string, config *tls.Config) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_, err = conn.Read(make([]byte, 1))
 	return err
-}
-
-func rejects(err error) bool {
-	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) {
-		return true
-	}
-	remote := (*net.OpError)(nil)
-	return errors.As(err, &remote) && remote.Op == "remote error" // a TLS alert from the server
 }

@@ -1,11 +1,8 @@
 package natsdriver
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/nats-io/nats.go"
@@ -81,12 +78,8 @@ func (e *apiError) mark() error {
 // dialError returns the error of a connection that was not made.
 func dialError(err error) error {
 	is := func(permanent error) bool { return errors.Is(err, permanent) }
-	var remote *net.OpError
 	if slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported}, is) ||
-		errors.As(err, new(*dsn.FileError)) || errors.As(err, new(*tls.CertificateVerificationError)) ||
-		errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(x509.HostnameError)) ||
-		errors.As(err, &remote) && remote.Op == "remote error" { // a TLS alert from the server
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported}, is) || dsn.Untrusted(err) {
 		return session.Login(err)
 	}
 	return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))

@@ -2,11 +2,8 @@ package redisdriver
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -108,16 +105,7 @@ func permanent(err error) bool {
 	if errors.As(err, &reply) {
 		return !slices.ContainsFunc(passing, func(word string) bool { return replied(err, word) })
 	}
-	var (
-		verification *tls.CertificateVerificationError
-		header       tls.RecordHeaderError
-		remote       *net.OpError
-		host         x509.HostnameError
-		file         *dsn.FileError
-	)
-	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &host) ||
-		errors.As(err, &remote) && remote.Op == "remote error" || // a TLS alert from the server
-		errors.As(err, &file)
+	return dsn.Untrusted(err)
 }
 
 func cutShort(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 )
 
@@ -60,6 +61,16 @@ func (t TLS) Config() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// Untrusted reports whether a connection failed because of a certificate or a
+// file: one side has rejected the certificate of the other, the server has no TLS,
+// or there is a [FileError].
+func Untrusted(err error) bool {
+	var remote *net.OpError
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.HostnameError)) ||
+		errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(*FileError)) ||
+		errors.As(err, &remote) && remote.Op == "remote error" // a TLS alert from the server
 }
 
 // FileError reports a file of [TLS] or [Secret] that is unusable until it

@@ -288,12 +288,7 @@ func (h *holderProcess) acquire() (*dlock.Lock, error) {
 	if h.settings.Try {
 		wait = cmp.Or(wait, tryFor)
 	}
-	if wait > 0 {
-		limited, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		ctx = limited
-	}
-	m := h.client.RWMutex(h.settings.Name)
+	m := h.client.RWMutex(h.settings.Name, dlock.WithTimeout(wait))
 	defer h.explain(ctx, m)()
 	switch {
 	case h.settings.Try && h.settings.Shared:

@@ -31,27 +31,18 @@ func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	defer client.Close()
-	prefix := ""
-	if len(arguments) > 0 {
-		prefix = arguments[0]
-	}
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
-	names, err := client.Walk(ctx, prefix)
+	names, err := client.Walk(ctx, append(arguments, "")[0])
 	if err != nil {
 		return t.failed(err)
 	}
 	for _, name := range names {
 		if t.json {
-			_ = json.NewEncoder(stdout).Encode(lockName{name}) // output.status reports write errors
+			_ = json.NewEncoder(stdout).Encode(map[string]string{"lock": name}) // output.status reports write errors
 		} else {
 			fmt.Fprintln(stdout, cell(name))
 		}
 	}
 	return 0
-}
-
-// lockName is the JSON of dlock ls -json. Programs rely on the field's name.
-type lockName struct {
-	Lock string `json:"lock"`
 }

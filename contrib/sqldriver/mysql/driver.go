@@ -97,20 +97,14 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	return c.connect(ctx, func(*store) {})
+	st := newStore(c)
+	return c.trust.Result(c.begin(ctx, st, st))
 }
 
 // Observe implements [driver.Observer]. It also works on a replica.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
-	return c.connect(ctx, func(st *store) { st.id, st.Observing = "", true })
-}
-
-func (c *connector) connect(ctx context.Context, set func(*store)) (driver.Session, error) {
-	if err := sqlstore.CheckConnections(c.db); err != nil {
-		return nil, fmt.Errorf("mysql: connect: %w", err)
-	}
 	st := newStore(c)
-	set(st)
+	st.id, st.Observing = "", true
 	return c.trust.Result(c.begin(ctx, st, st))
 }
 

@@ -93,20 +93,14 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	return c.connect(ctx, newStore(c))
+	st := newStore(c)
+	return c.trust.Result(c.begin(ctx, st, st))
 }
 
 // Observe implements [driver.Observer]. It also works on a standby.
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	st := newStore(c)
 	st.id, st.Observing = "", true
-	return c.connect(ctx, st)
-}
-
-func (c *connector) connect(ctx context.Context, st *store) (driver.Session, error) {
-	if err := sqlstore.CheckConnections(c.db); err != nil {
-		return nil, fmt.Errorf("postgres: connect: %w", err)
-	}
 	return c.trust.Result(c.begin(ctx, st, st))
 }
 

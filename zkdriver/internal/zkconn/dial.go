@@ -187,13 +187,6 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// CertificateError reports whether an error of Dial means that the TLS files
-// are unusable or that a certificate was refused.
-func CertificateError(err error) bool {
-	var files *dsn.FileError
-	return errors.As(err, &files) || certificateRefused(err)
-}
-
 // certificateRefused reports whether err means that one side has refused the
 // other's certificate. Another attempt would then fail as well.
 func certificateRefused(err error) bool {

@@ -60,10 +60,6 @@ var comment = regexp.MustCompile(`\s*--.*`)
 // Untrusted reports whether the client has rejected the server's certificate or
 // can't use a certificate or password file, so that a retry is pointless.
 func Untrusted(err error) bool {
-	var unknown x509.UnknownAuthorityError
-	var hostname x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verification *tls.CertificateVerificationError
-	return errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) ||
-		errors.As(err, new(*dsn.FileError))
+	return errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(x509.CertificateInvalidError)) || errors.As(err, new(x509.HostnameError)) ||
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(*dsn.FileError))
 }

@@ -56,13 +56,10 @@ func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func()
 	return &Pool{shared: shared, open: open, size: connections, idle: min(timeout/4, time.Minute), silent: timeout / 16}
 }
 
-// CheckConnections returns an error if db allows too few connections for a
-// session. It accepts a nil db.
-func CheckConnections(db *sql.DB) error {
-	if db == nil {
-		return nil
-	}
-	if n := db.Stats().MaxOpenConnections; n > 0 && n < MinConnections {
+// Enough returns an error if the program's *sql.DB allows too few connections for
+// a session.
+func (p *Pool) Enough() error {
+	if n := p.size; p.shared != nil && n < MinConnections {
 		return fmt.Errorf("the *sql.DB allows %d connections, and a session needs %d: call SetMaxOpenConns", n, MinConnections)
 	}
 	return nil

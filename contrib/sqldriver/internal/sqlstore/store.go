@@ -28,6 +28,7 @@ type Store interface {
 	// Close closes the connections. Later requests open them again.
 	Close()
 	// These are implemented by [Pool].
+	Enough() error
 	Slots() (n int, more string)
 	Admit(ctx context.Context) error
 	Observes() bool
@@ -37,7 +38,10 @@ type Store interface {
 // which is st itself except in tests. If Connect fails, it closes st.
 func Connect(ctx context.Context, st Store, via session.Store, c session.Config) (*session.Session, error) {
 	c.Requests, c.Busy = st.Slots()
-	err := st.Open(ctx)
+	err := st.Enough()
+	if err == nil {
+		err = st.Open(ctx)
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // the driver's time limit, not the caller's
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 	}
