@@ -168,23 +168,6 @@ func TestTLSOfAServerThatHasNone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable, "a server that is about to stop does the same")
 }
 
-// While an operator replaces certificates, client and servers may disagree for
-// a moment, so a client that has had a session must treat certificate errors as
-// temporary.
-func TestAnErrorOfCertificatesMayPassAfterTheFirstSession(t *testing.T) {
-	certs := testenv.NewCerts(t)
-	server := etcdtest.Start(t, etcdtest.WithTLS(certs, certs.Server, false))
-	c, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "?tls=true&tls_ca=" + certs.CA)
-	require.NoError(t, err)
-	s, err := c.Connect(within(t))
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	c.(*connector).settings.files.ServerName = "other.example"
-	_, err = c.Connect(within(t))
-	require.ErrorIs(t, err, driver.ErrUnavailable)
-	require.ErrorContains(t, err, "x509: ")
-}
-
 func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	port, err := testenv.FreePort()
 	require.NoError(t, err)

@@ -87,18 +87,6 @@ func TestASchemaMayHaveTheNameOfAKeyword(t *testing.T) {
 	}
 }
 
-func TestServerWithAnotherCertificateIsRefused(t *testing.T) {
-	certs := testenv.NewCerts(t)
-	server := pgtest.Start(t, pgtest.WithTLS(certs.Server))
-	verified := func(ca string) string {
-		dsn := strings.Replace(server.DSN("empty_is_new=true", "sslrootcert="+ca), "sslmode=disable", "sslmode=verify-full", 1)
-		return strings.Replace(dsn, "127.0.0.1", "localhost", 1)
-	}
-	_, err := testenv.Connect(t, Driver{}, verified(certs.CA))
-	assert.NoError(t, err)
-	refused(t, verified(certs.OtherCA), "certificate")
-}
-
 func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
