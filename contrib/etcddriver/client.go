@@ -69,21 +69,23 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	if err := s.secret.Check(false, options.Password); err != nil {
 		return nil, fmt.Errorf("etcddriver: Options: %w", err)
 	}
-	c := &connector{settings: s, existing: client, trust: new(session.Trust), seen: new(seen)}
+	c := &connector{settings: s, existing: client, trust: new(session.Trust)}
 	if _, err := c.following(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// following returns a connector with the current endpoints and login of the
-// existing client, if there is one. With clientv3.Config.AutoSyncInterval, the
-// client's endpoints change over time.
+// following returns the connector of one session, with the current endpoints and
+// login of the existing client, if there is one. With
+// clientv3.Config.AutoSyncInterval, the client's endpoints change over time.
 func (c *connector) following() (*connector, error) {
-	if c.existing == nil {
-		return c, nil
-	}
 	s := *c.settings
+	own := &connector{&s, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}
+	own.conns.dials.Store(s.turns.Add(1))
+	if c.existing == nil {
+		return own, nil
+	}
 	s.user = c.existing.Username
 	if !s.secret.Changes() {
 		s.password = func(context.Context) (string, error) { return c.existing.Password, nil }
@@ -106,7 +108,7 @@ func (c *connector) following() (*connector, error) {
 	if len(s.endpoints) == 0 {
 		return nil, errors.New("etcddriver: the client has no endpoints")
 	}
-	return &connector{settings: &s, existing: c.existing, dial: c.dial, trust: c.trust, seen: c.seen}, nil
+	return own, nil
 }
 
 // lacksTLS reports whether the existing client uses TLS although Options.TLS

@@ -67,7 +67,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 		}
 		s.tls, s.tlsConfig = true, d.TLS
 	}
-	return &connector{settings: s, trust: new(session.Trust), seen: new(seen)}, nil
+	return &connector{settings: s, trust: new(session.Trust)}, nil
 }
 
 type connector struct {
@@ -94,8 +94,6 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &connector{c.settings, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}
-	c.conns.dials.Store(c.settings.turns.Add(1))
 	client, err := c.client(ctx, c.settings.user)
 	if err != nil {
 		return nil, nil, c.connectError(ctx, err)
