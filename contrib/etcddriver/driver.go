@@ -193,7 +193,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 
 // locate adds all servers' addresses to err. The library names one at most.
 func (s *settings) locate(err error) error {
-	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) {
+	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) || errors.Is(err, driver.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
@@ -204,7 +204,7 @@ func (s *settings) locate(err error) error {
 func (c *connector) client(ctx context.Context, user string) (*clientv3.Client, error) {
 	config, err := c.settings.loadTLS()
 	if err != nil {
-		return nil, certificateError{err}
+		return nil, err
 	}
 	scheme, dial := "http://", c.dialOptions()
 	if config != nil {
@@ -269,7 +269,7 @@ func (c *connector) intercept(
 	if login, ok := request.(*pb.AuthenticateRequest); ok {
 		password, err := c.settings.password(ctx)
 		if err != nil {
-			return certificateError{err}
+			return err
 		}
 		login.Password = password
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/dsn"
 	"github.com/dlock-go/dlock/driver/session"
 )
 
@@ -18,7 +19,7 @@ var errExpired = fmt.Errorf("%w: etcd has ended the lease", driver.ErrSessionEnd
 // classify makes temporary errors match driver.ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale), errors.Is(err, driver.ErrSessionEnded):
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrGone), errors.Is(err, driver.ErrStale), errors.Is(err, driver.ErrSessionEnded):
 		return err
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return errExpired
@@ -26,7 +27,7 @@ func classify(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, ctx.Err(), err)
 	case code(err) == codes.PermissionDenied:
 		return denied(err, "of the prefix")
-	case errors.Is(err, rpctypes.ErrAuthFailed), errors.As(err, new(certificateError)):
+	case errors.Is(err, rpctypes.ErrAuthFailed), dsn.Untrusted(err):
 		return session.Login(err)
 	case isPermanent(err):
 		return err
@@ -41,7 +42,7 @@ func denied(err error, keys string) error {
 // isPermanent reports whether retrying after err is pointless. An expired login
 // is not permanent, because the client logs in again.
 func isPermanent(err error) bool {
-	if errors.As(err, new(certificateError)) {
+	if dsn.Untrusted(err) {
 		return true
 	}
 	if errors.Is(err, rpctypes.ErrAuthOldRevision) {

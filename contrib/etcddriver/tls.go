@@ -11,12 +11,6 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// certificateError is an error caused by certificates, by their files or by the
-// password file. Retrying is pointless until the files change.
-type certificateError struct{ error }
-
-func (e certificateError) Unwrap() error { return e.error }
-
 // renewed reads the certificate files for each connection. If a server name is
 // configured, it verifies the certificates of all servers against that name,
 // whereas the client library would verify each against its server's host.
@@ -48,7 +42,7 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	defer cancel()
 	for _, endpoint := range s.endpoints {
 		if err := handshake(ctx, endpoint, config); dsn.Untrusted(err) {
-			return certificateError{err}
+			return err
 		}
 	}
 	return nil

@@ -75,14 +75,10 @@ func isLoopback(host string) bool {
 // onlyFromHere refuses requests that a browser sends for the page of another
 // site. Host or Origin names that site, even if it resolves to this machine.
 func onlyFromHere(h http.Handler) http.Handler {
-	local := func(raw string) bool {
-		u, err := url.Parse(raw)
-		return err == nil && isLoopback(u.Hostname())
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		origin := r.Header.Get("Origin")
+		origin, host := r.Header.Get("Origin"), url.URL{Host: r.Host}
 		switch {
-		case !local("http://" + r.Host):
+		case !isLoopback(host.Hostname()):
 			http.Error(w, "the Host must be localhost or a loopback address", http.StatusForbidden)
 		case origin != "" && origin != "http://"+r.Host:
 			http.Error(w, "not for pages of other sites", http.StatusForbidden)
