@@ -177,6 +177,9 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 	if m.Data = e.Value; e.Value == nil {
 		m.Header.Set("Nats-TTL", removedFor)
 	}
+	if e.Note != "" {
+		m.Header.Set(noteHeader, e.Note)
+	}
 	return kv.publish(ctx, m, e.Revision)
 }
 
@@ -197,6 +200,9 @@ func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, erro
 			}
 			return ack.Seq, err
 		}
+		if errors.Is(err, cas.ErrConflict) && kv.data.Load().clustered { // a deposed leader may have answered
+			return 0, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
 		again := isCode(err, codeInProcess)
 		if errors.Is(err, nats.ErrNoResponders) { // there is no leader, or no stream any more
 			lost := kv.confirm(ctx, true)
@@ -209,6 +215,8 @@ func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, erro
 		}
 	}
 }
+
+const noteHeader = "Dlock-Note"
 
 // Watch implements [cas.Watcher]. It asks the leader before it calls begun,
 // because the servers on the way then know of the subscription.
@@ -234,6 +242,6 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 			return err
 		}
 		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
-		changed(cas.Entry{Key: "q/" + strings.TrimPrefix(kv.settings.key(m.Subject), "n/"), Value: m.Data, Revision: seq})
+		changed(cas.Entry{Key: "q/" + strings.TrimPrefix(kv.settings.key(m.Subject), "n/"), Revision: seq, Note: m.Header.Get(noteHeader)})
 	}
 }

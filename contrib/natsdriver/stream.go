@@ -24,7 +24,7 @@ func (s *settings) notices() string { return s.subject("n/>") }
 func (s *settings) wanted() map[string]any {
 	return map[string]any{
 		"subjects": []string{s.record(), s.queues(), s.subject("s/>")}, "storage": "file", "retention": "limits", "discard": "new",
-		"max_msgs_per_subject": 1, "allow_msg_ttl": true, "republish": map[string]any{"src": s.queues(), "dest": s.notices()},
+		"max_msgs_per_subject": 1, "allow_msg_ttl": true, "republish": map[string]any{"src": s.queues(), "dest": s.notices(), "headers_only": true},
 		"max_age": nil, "no_ack": nil, "sealed": nil, "persist_mode": nil, "mirror": nil, "sources": nil, "subject_transform": nil,
 	}
 }

@@ -97,8 +97,8 @@ type notices struct {
 type arming struct {
 	queue string
 	gone  []notice
-	shown []Snapshot // passed to Host.Noticed
-	lost  bool       // whether notices may have been lost
+	told  []func(string) bool // passed to Host.Noticed
+	lost  bool                // whether notices may have been lost
 }
 
 type notice struct {
@@ -120,17 +120,14 @@ func (s *Session) stop(a *arming) {
 	s.notices.mu.Lock()
 	delete(s.notices.arming, a)
 	s.notices.mu.Unlock()
-	for _, now := range a.shown {
-		s.shown(a.queue, now)
+	for _, gone := range a.told {
+		s.told(a.queue, gone)
 	}
 }
 
-// shown makes the session look at a queue if a watched node is not in it.
-func (s *Session) shown(queue string, now Snapshot) {
-	missing := func(name string) bool {
-		return !slices.ContainsFunc(now.Nodes, func(n Node) bool { return n.Name == name })
-	}
-	if slices.ContainsFunc(s.watches.Names(queue), missing) {
+// told makes the session look at a queue if a watched node is gone.
+func (s *Session) told(queue string, gone func(name string) bool) {
+	if slices.ContainsFunc(s.watches.Names(queue), gone) {
 		s.looks.now(queue)
 	}
 }
@@ -184,10 +181,10 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 // that one was added. It ends only the watches of the whole queue.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
-// Noticed tells the session the nodes of a queue according to a notice, which
-// need not be right. If a watched node is missing, the session looks at the
+// Noticed tells the session of a change of a queue, and which nodes are gone by
+// it, which need not be right. If a watched node is, the session looks at the
 // queue.
-func (h Host) Noticed(queue string, now Snapshot) {
+func (h Host) Noticed(queue string, gone func(name string) bool) {
 	s := h.s
 	s.watches.Changed(queue)
 	s.notices.mu.Lock()
@@ -195,11 +192,11 @@ func (h Host) Noticed(queue string, now Snapshot) {
 	recorded := false
 	for a := range s.notices.arming {
 		if a.queue == queue {
-			a.shown, recorded = append(a.shown, now), true // an answer may make a look needless
+			a.told, recorded = append(a.told, gone), true // an answer may make a look needless
 		}
 	}
 	if !recorded {
-		s.shown(queue, now)
+		s.told(queue, gone)
 	}
 }
 

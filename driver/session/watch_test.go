@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,23 +83,30 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 	})
 }
 
+// notice tells the session which nodes are gone from the queue q.
+func (n notifier) notice() {
+	n.host.Noticed("q", func(name string) bool {
+		return !slices.ContainsFunc(n.nodes("q"), func(n Node) bool { return n.Name == name })
+	})
+}
+
 func TestANoticeThatNeedNotBeTrueOnlyMakesTheSessionLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, holder, waiter := waiting(t)
-		f.host.Noticed("q", Snapshot{Version: 3, Nodes: f.nodes("q")})
+		f.notice()
 		assert.Empty(t, received(waiter.Watch))
 		assert.Zero(t, f.count("look"), "the watched nodes are there")
-		f.host.Noticed("q", Snapshot{Version: 4})
+		f.host.Noticed("q", func(string) bool { return true })
 		assert.Empty(t, received(waiter.Watch))
 		f.other(Change{Kind: Delete, Queue: "q", Place: holder.Place, Cause: driver.Released})
 		for _, want := range []string{"released ", ""} {
-			f.host.Noticed("q", Snapshot{Version: 5, Nodes: f.nodes("q")})
+			f.notice()
 			assert.Equal(t, want, received(waiter.Watch))
 			assert.Equal(t, 2, f.count("look"), "the released node is not missed again")
 		}
 		w, err := s.WatchQueue(t.Context(), "q")
 		require.NoError(t, err)
-		f.host.Noticed("q", Snapshot{Version: 6, Nodes: f.nodes("q")})
+		f.notice()
 		assert.Equal(t, "ended", received(w))
 	})
 }
@@ -191,7 +199,7 @@ func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
 		{"gone", func(f notifier, holder driver.Place) { f.host.Gone("q", holder.Name, driver.Changed, "") }, "ended", 0},
 		{"noticed", func(f notifier, holder driver.Place) {
 			delete(f.queues, "q")
-			f.host.Noticed("q", Snapshot{Version: 3})
+			f.host.Noticed("q", func(string) bool { return true })
 		}, "ended", 0},
 		{"lost", func(f notifier, holder driver.Place) {
 			delete(f.queues, "q")

@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +115,45 @@ func TestAHandOverCostsALook(t *testing.T) {
 			held, a, b = waits, b, a
 		}
 		assert.Equal(t, [3]int{2, 0, 1}, m.requests(), "gets, scans, writes")
+	})
+}
+
+func TestManyWaitersLookAtLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		var sessions []*session.Session
+		var nodes []driver.Joined
+		for i := range 20 {
+			sessions = append(sessions, connect(t, noticing{m}))
+			nodes = append(nodes, create(t, sessions[i], "q"))
+		}
+		for i := range 2 { // a session listens when it waits
+			time.Sleep(100 * time.Millisecond)
+			m.requests()
+			require.NoError(t, sessions[i].Delete(t.Context(), "q", nodes[i].Place, driver.Released))
+			cause, _ := next(nodes[i+1].Watch)
+			require.Equal(t, driver.Released, cause)
+			synctest.Wait()
+		}
+		assert.Equal(t, [3]int{1, 0, 1}, m.requests(), "gets, scans, writes")
+		time.Sleep(testTimeout / 2)
+		assert.Less(t, m.requests()[0], 4*20*(nearest+1), "four searches each, and looks")
+	})
+}
+
+func TestAWaiterLooksForAllSessionsThatHaveDiedAheadOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		for i := range 20 {
+			dead := newStore(m, fmt.Sprint("dead-", i), testTimeout)
+			require.NoError(t, dead.sign(t.Context(), false))
+			_, err := dead.Do(t.Context(), session.Change{Queue: "q", Prefix: "a-W-"})
+			require.NoError(t, err)
+		}
+		s := connect(t, m)
+		j := create(t, s, "q")
+		time.Sleep(2 * testTimeout)
+		assert.Equal(t, []string{j.Name}, list(t, s, "q"))
 	})
 }
 

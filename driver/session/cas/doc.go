@@ -14,8 +14,9 @@
 //
 // The queue's key alone says which nodes exist. A session has ended when its
 // key is gone, and can change nothing any more, because IDs are never used
-// again. Its nodes stay until those who meet them, which look for this with
-// each heartbeat, remove them on the condition that the key is gone.
+// again. Its nodes stay until those behind them, which look for this with each
+// heartbeat, remove them on the condition that the key is gone. Each looks for
+// the four living sessions ahead of it, and for those that have been silent.
 //
 // The store needs no clock. A session's key that has kept its revision for the
 // session's timeout, by the clock of a waiter that began to count after it had

@@ -27,10 +27,10 @@ type KV interface {
 	// the revisions given. It checks and writes in one step, and returns the new
 	// revision of e.Key, which may be zero after a removal.
 	//
-	// If a revision differs, the error matches [ErrConflict]. The write may have
-	// been made nevertheless if the client library has sent it twice, or a deposed
-	// leader has answered. After any other error, the outcome is unknown, and the
-	// request may still arrive.
+	// If a revision differs, the error matches [ErrConflict]. It also matches
+	// driver.ErrUnavailable if the write may have been made nevertheless, because
+	// the client library may send it twice, or a deposed leader may answer. After
+	// any other error, the outcome is unknown, and the request may still arrive.
 	//
 	// A store whose conditional writes are for one key only is [Unguarded].
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
@@ -54,6 +54,9 @@ type Entry struct {
 	// NATS's stream sequence, or Consul's index. A store that only counts per key
 	// has to store max(last+1, microseconds of a clock) as the revision.
 	Revision int64
+	// Note is set by a write of a queue, and short. If its notices have it, they
+	// need no Value. Get and Scan need not return it.
+	Note string
 }
 
 // Watcher is a [KV] with notices.
@@ -61,9 +64,9 @@ type Watcher interface {
 	KV
 	// Watch calls changed after each write or removal of a key with the prefix,
 	// with its revision, until ctx ends or notices cease to arrive. It calls begun
-	// before the first one, and again after any that may have been lost. The value
-	// need not be there or be true, but saves reads. A notice that is lost without
-	// a trace costs a quarter of the session timeout.
+	// before the first one, and again after any that may have been lost. Value and
+	// Note need not be there or be true, but either saves reads. A notice that is
+	// lost without a trace costs a quarter of the session timeout.
 	Watch(ctx context.Context, prefix string, begun func(), changed func(Entry)) error
 }
 

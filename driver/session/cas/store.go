@@ -10,6 +10,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,8 +173,7 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 // edit changes a queue with f, on the condition that the session with that ID
 // lives, or that it does not. f may get an old queue from the cache, but then its
 // error does not count. If edit does not make the change, and never will, the
-// error is Refused. A conflict does not prove that: a deposed leader reports one
-// although the new leader has stored the write.
+// error is Refused.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
 	turn := &s.with(queueKey(name), func(*cached) {}).turn
 	turn.Lock()
@@ -188,21 +188,22 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		if err = cmp.Or(err, failed); err == nil {
 			q, err = decode(e)
 		}
+		before := slices.Clone(q.Nodes)
 		if err == nil {
 			err = f(&q)
 		}
 		switch {
 		case err == errMade:
 			return q, nil
-		case wrote && errors.Is(err, driver.ErrGone):
-			return q, fmt.Errorf("%w: an earlier try may have removed the node", driver.ErrUnavailable)
+		case wrote && err != nil:
+			return q, fmt.Errorf("%w: an earlier try may have made the change: %v", driver.ErrUnavailable, err)
 		case err != nil && try > 0:
 			return q, session.Refused(err)
 		case err != nil:
 			continue
 		}
 		q.Base = s.generation.Base
-		e.Value = encode(q)
+		e.Value, e.Note = encode(q), note(before, q.Nodes)
 		guards := []Entry{guard}
 		if s.unguarded() {
 			guards = nil
@@ -213,9 +214,28 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		if !errors.Is(err, ErrConflict) {
 			return q, err
 		}
-		wrote = true
-		time.Sleep(mathrand.N(time.Millisecond << min(try, 6)))
+		wrote = wrote || errors.Is(err, driver.ErrUnavailable)
+		session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 10)))
 	}
+}
+
+// note returns the names of the nodes that a write removes, each between slashes,
+// or nothing if there are too many.
+func note(before, after []session.Row) string {
+	stays := make(map[string]bool)
+	for _, n := range after {
+		stays[n.Name] = true
+	}
+	gone := "/"
+	for _, n := range before {
+		if !stays[n.Name] {
+			gone += n.Name + "/"
+		}
+	}
+	if len(gone) > 1000 {
+		return ""
+	}
+	return gone
 }
 
 // errMade says that an earlier try of a Create has made the node.
@@ -406,24 +426,44 @@ func (s *store) Expire(ctx context.Context) (more bool, err error) {
 	return false, ctx.Err()
 }
 
-// met returns the queues that this session uses, by the other sessions that it
-// has met there. It forgets what has not been used for long.
+// nearest is how many living sessions ahead of its node in a queue a session
+// looks for. Those look for others in turn.
+const nearest = 4
+
+// met returns the sessions to look for, with the queues that they share with this
+// one. Behind sessions that have been silent for long, it adds more. It forgets
+// what has not been used for long.
 func (s *store) met() map[string][]string {
 	met := make(map[string][]string)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, c := range s.cache {
 		name, ok := queueOf(key)
-		switch unused := time.Since(c.used); {
-		case unused > 2*tidyAfter:
+		unused := time.Since(c.used)
+		if unused > 2*tidyAfter {
 			delete(s.cache, key)
-		case ok && unused < s.timeout:
-			q, _ := decode(c.Entry)
-			for _, n := range q.Nodes {
-				if n.Owner != "" && n.Owner != s.id && !slices.Contains(met[n.Owner], name) {
-					met[n.Owner] = append(met[n.Owner], name)
-				}
+		}
+		if !ok || unused > s.timeout {
+			continue
+		}
+		q, _ := decode(c.Entry)
+		own, left := slices.IndexFunc(q.Nodes, func(n session.Row) bool { return n.Owner == s.id }), 0
+		if own <= 0 {
+			left = nearest // at the end of the queue, for which nobody else looks
+		}
+		for _, n := range slices.Backward(q.Nodes) {
+			switch is := s.cache[sessionKey(n.Owner)]; {
+			case n.Owner == s.id:
+				left = nearest
+				continue
+			case n.Owner == "" || left == 0 || slices.Contains(met[n.Owner], name):
+				continue
+			case is != nil && time.Since(is.since) > s.timeout/4:
+				left += nearest
+			default:
+				left--
 			}
+			met[n.Owner] = append(met[n.Owner], name)
 		}
 	}
 	return met
@@ -504,7 +544,12 @@ func (n *notifier) changed(e Entry) {
 	}
 	n.mu.Unlock()
 	name, _ := queueOf(e.Key)
-	if q, err := decode(e); err == nil {
-		n.host.Noticed(name, q.snapshot())
+	gone := func(node string) bool { return strings.Contains(e.Note, "/"+node+"/") }
+	if e.Note == "" {
+		q, _ := decode(e)
+		gone = func(node string) bool {
+			return !slices.ContainsFunc(q.Nodes, func(n session.Row) bool { return n.Name == node })
+		}
 	}
+	n.host.Noticed(name, gone)
 }
