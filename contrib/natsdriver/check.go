@@ -22,11 +22,11 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.settings.requestTime())
 		defer cancel()
 		found, err := kv.look(ctx)
-		if err != nil {
+		switch advice := adviceOn(err); {
+		case advice != "":
+			found = append(found, driver.Finding{Level: driver.Problem, Text: err.Error(), Advice: advice})
+		case err != nil:
 			found = append(found, driver.Finding{Level: driver.Unknown, Text: err.Error(), Advice: "try again when the server is less busy"})
-			if advice := adviceOn(err); advice != "" {
-				found[len(found)-1].Level, found[len(found)-1].Advice = driver.Problem, advice
-			}
 		}
 		return found
 	})
@@ -43,9 +43,6 @@ func adviceOn(err error) string {
 	}
 	return ""
 }
-
-// leastClustered is the session timeout that outlasts most elections.
-const leastClustered = 20 * time.Second
 
 const synced = "without sync_interval: always, which no client can see, a lock may have two holders after a power cut of"
 
@@ -73,27 +70,19 @@ func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	default:
 		add(driver.OK, "", "%s, with %s replicas: %s most of them at once", version, replicas, synced)
 	}
-	if i.Cluster.Name != "" && kv.settings.timeout < leastClustered {
+	if i.Cluster.Name != "" && kv.settings.timeout < 20*time.Second {
 		add(driver.Warning, "raise session_timeout to 20s", "with session_timeout=%v, sessions may end while a cluster elects a leader, for up to 10 s", kv.settings.timeout)
-	}
-	for _, r := range i.Cluster.Replicas {
-		if r.Offline || !r.Current {
-			add(driver.Warning, "let the operator look at this server (nats server report jetstream)", "the replica on %s is offline or behind", r.Name)
-		}
 	}
 	if kv.settings.emptyNew {
 		add(driver.Warning, "leave empty_is_new out of the data source name", "empty_is_new is for tests: a lock may have two holders if the stream is removed")
 	}
-	add(driver.OK, "", "%d messages, and sequence %d, with room for %d more", i.State.Messages, i.State.LastSeq, math.MaxInt64/10-i.State.LastSeq)
 	if _, err := kv.Write(ctx, cas.Entry{Key: "q/dlock-check", Value: []byte("{}"), Revision: math.MaxInt64 / 2}); !errors.Is(err, cas.ErrConflict) {
 		return found, err
 	}
-	before := l.LastError()
-	if sub, err := l.SubscribeSync(kv.settings.notices()); err == nil {
-		defer func() { _ = sub.Unsubscribe() }()
-	}
-	if err := l.FlushWithContext(ctx); err != nil {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := kv.Watch(ctx, "", stop, nil); !errors.Is(err, context.Canceled) {
 		return found, err
 	}
-	return found, l.denied(kv.settings.notices(), before)
+	return found, nil
 }

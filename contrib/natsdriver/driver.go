@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,12 +18,16 @@ func init() { dlock.Register("nats", Driver{}) }
 
 // Driver implements [driver.Driver] for NATS JetStream. The zero value is ready
 // to use. The package documentation describes the data source name.
-type Driver struct{}
+type Driver struct {
+	// Password, if not nil, returns the password for each new connection, such
+	// as one that expires. The data source name then has only the user.
+	Password func(ctx context.Context) (string, error)
+}
 
 // OpenConnector parses a data source name. It does no I/O. Errors say which
 // part is wrong but never quote a password.
-func (Driver) OpenConnector(dsn string) (driver.Connector, error) {
-	s, err := parseDSN(dsn)
+func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
+	s, err := parseDSN(dsn, d.Password)
 	return newConnector(s, err, "natsdriver: dsn")
 }
 
@@ -42,7 +45,7 @@ func NewConnector(nc *nats.Conn, stream, parameters string) (driver.Connector, e
 		return nil, errors.New("natsdriver: the connection is nil")
 	}
 	s, err := newSettings(stream, parameters, nil)
-	s.options, s.servers = func() (nats.Options, error) { return nc.Opts, nil }, nc.ConnectedAddr()
+	s.options, s.servers = func(context.Context) (nats.Options, error) { return nc.Opts, nil }, nc.ConnectedAddr()
 	return newConnector(s, err, "natsdriver")
 }
 
@@ -50,15 +53,13 @@ func newConnector(s *settings, err error, what string) (driver.Connector, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return &connector{settings: s, met: make(map[string]time.Time)}, nil
+	return &connector{settings: s}, nil
 }
 
 type connector struct {
 	settings *settings
 	trust    session.Trust
-
-	mu  sync.Mutex
-	met map[string]time.Time // guarded by mu; when this process first saw a generation
+	met      sync.Map // from a generation to when this process first saw it
 }
 
 // Connect begins a session. It creates the stream if there is none.
@@ -78,17 +79,7 @@ func (c *connector) connect(ctx context.Context, kv *kv, by func(context.Context
 }
 
 func (c *connector) open() *kv {
-	kv := &kv{settings: c.settings, since: c.since}
+	kv := &kv{settings: c.settings, met: &c.met, turn: make(chan struct{}, 1)}
 	kv.data.Store(new(current))
 	return kv
-}
-
-// since returns when this process first saw a generation.
-func (c *connector) since(generation string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.met[generation]; !ok {
-		c.met[generation] = time.Now()
-	}
-	return c.met[generation]
 }

@@ -3,9 +3,8 @@ package natsdriver
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -19,9 +18,9 @@ import (
 // immutable.
 type settings struct {
 	// options returns the options of a new connection. It is a function, because
-	// files are read again for each session, and so that printing settings does
-	// not reveal a password.
-	options  func() (nats.Options, error)
+	// files are read again, and so that printing settings does not reveal a
+	// password.
+	options  func(context.Context) (nats.Options, error)
 	servers  string // for messages
 	stream   string
 	timeout  time.Duration
@@ -36,16 +35,14 @@ func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.
 // newSettings parses parameters, of which it does not know those of a connection.
 func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*settings, error) {
 	const minTimeout, maxTimeout = time.Second, 24 * time.Hour
-	s := &settings{stream: "dlock", timeout: 20 * time.Second}
+	s := &settings{stream: cmp.Or(stream, "dlock"), timeout: 20 * time.Second}
 	p := dsn.Parameters{
 		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
 		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
 		"replicas":        dsn.Int(&s.replicas, 1, 5),
 		"empty_is_new":    dsn.Bool(&s.emptyNew),
 	}
-	for name, set := range ofConnection {
-		p[name] = set
-	}
+	maps.Copy(p, ofConnection)
 	if err := p.Parse(parameters); err != nil {
 		return s, err
 	}
@@ -54,9 +51,6 @@ func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*setti
 	}
 	s.grace = max(s.grace, s.timeout)
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	if stream != "" {
-		s.stream = stream
-	}
 	if len(s.stream) > 64 || strings.Trim(s.stream, letters) != "" {
 		return s, errors.New("the name of the stream is not 1 to 64 letters, digits, - and _")
 	}
@@ -64,7 +58,7 @@ func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*setti
 }
 
 // parseDSN parses a data source name. Its errors quote no part of a password.
-func parseDSN(text string) (*settings, error) {
+func parseDSN(text string, password func(context.Context) (string, error)) (*settings, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != "nats" && scheme != "tls" {
 		return nil, errors.New("the scheme is neither nats:// nor tls://: write nats://host:4222/stream")
@@ -93,77 +87,45 @@ func parseDSN(text string) (*settings, error) {
 	if err := files.Check(secure, "tls=true"); err != nil {
 		return nil, err
 	}
-	login, err := loginOption(u.Login, &secret, creds, seed)
+	token := u.Login != "" && !strings.Contains(u.Login, ":") && password == nil && !secret.Changes()
+	if token {
+		u.Login = "token:" + u.Login
+	}
+	user, err := secret.Login(u.Login)
+	if err = cmp.Or(err, secret.Check(false, password)); err != nil {
+		return nil, err
+	}
+	if creds != "" && seed != "" || creds+seed != "" && (u.Login != "" || secret.Changes()) {
+		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
+	}
 	s.servers = strings.Join(hosts, ",")
-	s.options = func() (o nats.Options, err error) {
+	s.options = func(ctx context.Context) (o nats.Options, err error) {
 		o = nats.GetDefaultOptions()
 		o.Servers, o.InboxPrefix, o.Secure = hosts, inbox, secure
 		if secure {
-			if o.TLSConfig, err = files.Config(); err != nil {
-				return o, err
-			}
-			readAgain(&o, files)
+			o.TLSConfig, err = files.Config()
 		}
-		return o, login(&o)
+		text, failed := secret.Read(ctx)
+		if o.User, o.Password = user, text; token {
+			o.User, o.Password, o.Token = "", "", text
+		}
+		return o, cmp.Or(err, failed, useKey(&o, creds, seed))
 	}
-	return s, err
+	return s, nil
 }
 
-// readAgain makes each new connection of a session read the certificates anew.
-func readAgain(o *nats.Options, files dsn.TLS) {
-	if files.CA != "" {
-		o.RootCAsCB = func() (*x509.CertPool, error) {
-			c, err := files.Config()
-			if err != nil {
-				return nil, err
-			}
-			return c.RootCAs, nil
-		}
+// useKey makes the user log in with the key in a file, if one is given.
+func useKey(o *nats.Options, creds, seed string) error {
+	if creds+seed == "" {
+		return nil
 	}
-	if files.Cert != "" {
-		o.TLSCertCB = func() (tls.Certificate, error) {
-			c, err := files.Config()
-			if err != nil {
-				return tls.Certificate{}, err
-			}
-			return c.Certificates[0], nil
-		}
+	option := nats.UserCredentials(creds)
+	_, err := os.ReadFile(creds + seed)
+	if seed != "" && err == nil {
+		option, err = nats.NkeyOptionFromSeed(seed)
 	}
-}
-
-// loginOption returns the option by which the user proves who it is.
-func loginOption(text string, secret *dsn.Secret, creds, seed string) (nats.Option, error) {
-	switch {
-	case (text != "" || secret.Changes()) && creds+seed != "" || creds != "" && seed != "":
-		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
-	case creds != "":
-		return func(o *nats.Options) error {
-			if _, err := os.ReadFile(creds); err != nil {
-				return &dsn.FileError{Err: err}
-			}
-			return nats.UserCredentials(creds)(o)
-		}, nil
-	case seed != "":
-		return func(o *nats.Options) error {
-			option, err := nats.NkeyOptionFromSeed(seed)
-			if err != nil {
-				return &dsn.FileError{Err: err}
-			}
-			return option(o)
-		}, nil
-	case text == "" && !secret.Changes():
-		return func(*nats.Options) error { return nil }, nil
-	case !strings.Contains(text, ":") && !secret.Changes():
-		_, token, err := dsn.Login("token:" + text)
-		return func(o *nats.Options) error { o.Token = token(); return nil }, err
+	if err != nil {
+		return &dsn.FileError{Err: err}
 	}
-	user, err := secret.Login(text)
-	return func(o *nats.Options) error {
-		o.UserInfo = func() (string, string) {
-			password, _ := secret.Read(context.Background()) // without a password, the server refuses the login
-			return user, password
-		}
-		_, err := secret.Read(context.Background())
-		return err
-	}, cmp.Or(err, secret.Check(false, nil))
+	return option(o)
 }

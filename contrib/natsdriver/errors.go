@@ -28,17 +28,15 @@ type serverError struct{ error }
 
 // Codes of JetStream's errors.
 const (
-	codeNoPeers       = 10005 // too few servers yet, while a cluster starts
-	codeNoMeta        = 10008 // this server knows no leader of the cluster; others may
-	codeNoConsumer    = 10014
-	codeNoMessage     = 10037
-	codeNoAPI         = 10039 // for the account
-	codeTooLarge      = 10054
-	codeNoStream      = 10059
-	codeWrongLast     = 10071
-	codeNoJetStream   = 10076
-	codeConsumerThere = 10148
-	codeInProcess     = 10164 // another write of the key is under way; also said by a deposed leader
+	codeNoPeers     = 10005 // too few servers yet, while a cluster starts
+	codeNoMeta      = 10008 // this server knows no leader of the cluster; others may
+	codeNoConsumer  = 10014
+	codeNoMessage   = 10037
+	codeNoAPI       = 10039 // for the account
+	codeNoStream    = 10059
+	codeWrongLast   = 10071
+	codeNoJetStream = 10076
+	codeInProcess   = 10164 // another write of the key is under way; also said by a deposed leader
 )
 
 // apiError is an error reply of JetStream.
@@ -61,25 +59,22 @@ func isCode(err error, codes ...int) bool {
 // prove that JetStream has done nothing: the others may come from a server that
 // does not lead any more, while the leader stores the message.
 func (e *apiError) mark() error {
-	var err error = e
 	switch {
 	case e == nil:
 		return nil
 	case e.Code == codeWrongLast:
 		return fmt.Errorf("%w: %w", cas.ErrConflict, e)
-	case e.Code == codeTooLarge:
-		err = fmt.Errorf("the queue has too many nodes for max_msg_size of the stream: %w", e)
 	case isCode(e, codeNoPeers, codeNoStream, codeInProcess) || (e.Status >= 500 || e.Status == 429) && !isCode(e, codeNoAPI, codeNoJetStream):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, e)
 	}
-	return session.Refused(err)
+	return session.Refused(e)
 }
 
 // dialError returns the error of a connection that was not made.
 func dialError(err error) error {
-	is := func(permanent error) bool { return errors.Is(err, permanent) }
-	if slices.ContainsFunc([]error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported}, is) || dsn.Untrusted(err) {
+	logins := []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported}
+	if slices.ContainsFunc(logins, func(login error) bool { return errors.Is(err, login) }) || dsn.Untrusted(err) {
 		return session.Login(err)
 	}
 	return session.Refused(fmt.Errorf("%w: %w", driver.ErrUnavailable, err))

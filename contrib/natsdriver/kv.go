@@ -1,6 +1,7 @@
 package natsdriver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,12 +25,14 @@ import (
 // stream sequence.
 type kv struct {
 	settings *settings
-	since    func(generation string) time.Time // see connector
+	met      *sync.Map // see connector
 	observes bool
 	data     atomic.Pointer[current]
 
-	mu   sync.Mutex // also held while a connection is made
-	link *link      // guarded by mu; nil while closed
+	turn  chan struct{} // has room for one; full while the rest is used
+	link  *link         // the latest one, or nil
+	avoid string        // address of the link that has broken; empty if the last dial failed
+	found []string      // servers that the links have heard of
 }
 
 var (
@@ -38,10 +41,9 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. A batch of two messages, each with a
-// condition, would do for a guard. But a server with a stream of one replica
-// writes a batch to files of its own and syncs them, which takes ten times as
-// long as a message, and in a cluster, batches of one session would conflict.
+// Unguarded implements [cas.Unguarded]. A batch of two messages with conditions
+// would do for a guard, but a server without a cluster takes ten times as long
+// for it, and in a cluster, the batches of a session would conflict.
 func (kv *kv) Unguarded() bool { return true }
 
 // subject returns the subject of a key. The prefix n is for notices.
@@ -55,30 +57,34 @@ func (s *settings) key(subject string) string {
 
 // client returns the connection, and makes it if there is none.
 func (kv *kv) client(ctx context.Context) (*link, error) {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
+	select {
+	case kv.turn <- struct{}{}:
+		defer func() { <-kv.turn }()
+	case <-ctx.Done():
+		return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
+	}
 	if kv.link != nil && !kv.link.IsClosed() {
 		return kv.link, nil
 	}
-	l, err := dial(ctx, kv.settings)
+	l, err := dial(ctx, kv.settings, kv.found, kv.avoid)
+	kv.avoid = ""
 	if err != nil {
 		return nil, dialError(err)
 	}
+	kv.link, kv.avoid, kv.found = l, l.addr, append(kv.found, l.DiscoveredServers()...)
 	if err := checkVersion(l.ConnectedServerVersion()); err != nil {
-		l.close()
+		l.Close()
 		return nil, err
 	}
-	kv.link = l
 	return l, nil
 }
 
 // Close implements [cas.KV].
 func (kv *kv) Close() error {
-	kv.mu.Lock()
-	defer kv.mu.Unlock()
+	kv.turn <- struct{}{}
+	defer func() { <-kv.turn }()
 	if kv.link != nil {
-		kv.link.close()
-		kv.link = nil
+		kv.link.Close()
 	}
 	return nil
 }
@@ -117,80 +123,67 @@ func text(v any) string {
 	return string(b)
 }
 
-// message is a message as the stream's leader returns it.
-type message struct {
-	Subject string
-	Seq     int64
-	Data    []byte
-}
-
 // read reads a message, if there is one. Whoever believes to lead the stream
 // answers, even if it is deposed, and then the message may be missing or old.
-func (kv *kv) read(ctx context.Context, which map[string]any) (message, error) {
-	var answer struct{ Message message }
+func (kv *kv) read(ctx context.Context, which map[string]any) (e cas.Entry, err error) {
+	var answer struct {
+		Message struct {
+			Subject string
+			Seq     int64
+			Data    []byte
+		}
+	}
 	which["no_hdr"] = true
-	err := kv.api(ctx, "STREAM.MSG.GET", "", which, &answer)
+	err = kv.api(ctx, "STREAM.MSG.GET", "", which, &answer)
 	switch {
 	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
 		err = nil
 	case isCode(err, codeNoStream) && kv.data.Load().name != "":
 		err = session.ErrLost
 	}
-	if m := &answer.Message; len(m.Data) == 0 {
-		m.Data = nil
+	m := answer.Message
+	if e = (cas.Entry{Key: kv.settings.key(m.Subject), Revision: m.Seq}); len(m.Data) > 0 {
+		e.Value = m.Data
 	}
-	return answer.Message, err
-}
-
-func (kv *kv) last(ctx context.Context, subject string) (message, error) {
-	return kv.read(ctx, map[string]any{"last_by_subj": subject})
+	return e, err
 }
 
 // Get implements [cas.KV].
 func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
-	m, err := kv.last(ctx, kv.settings.subject(key))
-	return cas.Entry{Key: key, Value: m.Data, Revision: m.Seq}, err
+	e, err := kv.read(ctx, map[string]any{"last_by_subj": kv.settings.subject(key)})
+	e.Key = key
+	return e, err
 }
 
 // Scan implements [cas.KV]. If its time is over, it has read what has not changed
 // for longest.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
-		m, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
-		if err != nil || m.Seq == 0 {
+		e, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
+		if err != nil || e.Revision == 0 {
 			return all, err
 		}
-		if m.Data != nil && m.Subject != kv.settings.record() {
-			all = append(all, cas.Entry{Key: kv.settings.key(m.Subject), Value: m.Data, Revision: m.Seq})
+		if e.Value != nil && e.Key != recordKey {
+			all = append(all, e)
 		}
-		from = m.Seq + 1
+		from = e.Revision + 1
 	}
 }
 
-// removedFor is how long the stream keeps the message of a removal. The
-// sequences of later ones are greater nevertheless.
-const removedFor = "1h"
-
-// Write implements [cas.KV].
+// Write implements [cas.KV]. It repeats the message if no server took it, or if
+// another write of the key was not yet applied.
 func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, error) {
+	if kv.data.Load().lost {
+		return 0, session.ErrLost
+	}
 	m := nats.NewMsg(kv.settings.subject(e.Key))
 	if m.Data = e.Value; e.Value == nil {
-		m.Header.Set("Nats-TTL", removedFor)
+		m.Header.Set("Nats-TTL", "1h") // later messages have greater sequences nevertheless
 	}
 	if e.Note != "" {
 		m.Header.Set(noteHeader, e.Note)
 	}
-	return kv.publish(ctx, m, e.Revision)
-}
-
-// publish sends a message, on the condition that the last one with its subject has
-// the sequence. It repeats the message if no server took it, or if another write
-// of the subject was not yet applied.
-func (kv *kv) publish(ctx context.Context, m *nats.Msg, last int64) (int64, error) {
-	if kv.data.Load().lost {
-		return 0, session.ErrLost
-	}
-	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(last, 10))
+	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(e.Revision, 10))
 	for try := 0; ; try++ {
 		var ack struct{ Seq int64 }
 		err := kv.ask(ctx, m, &ack)
@@ -225,21 +218,19 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 	if err != nil {
 		return err
 	}
-	ctx, stop := l.guard(ctx)
-	defer stop()
 	sub, err := l.SubscribeSync(kv.settings.notices())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if _, err := kv.last(ctx, kv.settings.record()); err != nil {
-		return err
+	if _, err := kv.Get(ctx, recordKey); err != nil {
+		return cmp.Or(l.denied(kv.settings.notices()), err)
 	}
 	begun()
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(l.denied(kv.settings.notices()), err)
 		}
 		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
 		changed(cas.Entry{Key: "q/" + strings.TrimPrefix(kv.settings.key(m.Subject), "n/"), Revision: seq, Note: m.Header.Get(noteHeader)})

@@ -89,9 +89,11 @@ func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 			cluster := natstest.StartCluster(t, n)
 			holders := load(t, cluster.Addrs(), "session_timeout=20s&empty_is_new=true&replicas="+strconv.Itoa(n))
 			goesOn := func() { // an election may take long on a busy machine
+				began := time.Now()
 				for try := 1; !holders.GoOn(); try++ {
 					require.Less(t, try, 3, "hardly any lock was granted for three minutes")
 				}
+				t.Logf("the lock went on after %v, with %d grants so far", time.Since(began), holders.Grants())
 			}
 			for range *rounds {
 				leader := cluster.Leader(t, "locks")

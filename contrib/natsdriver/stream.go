@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-func (s *settings) record() string  { return s.subject("generation") }
+// recordKey is the key of the record.
+const recordKey = "generation"
+
 func (s *settings) queues() string  { return s.subject("q/>") }
 func (s *settings) notices() string { return s.subject("n/>") }
 
@@ -23,7 +23,7 @@ func (s *settings) notices() string { return s.subject("n/>") }
 // that are nil.
 func (s *settings) wanted() map[string]any {
 	return map[string]any{
-		"subjects": []string{s.record(), s.queues(), s.subject("s/>")}, "storage": "file", "retention": "limits", "discard": "new",
+		"subjects": []string{s.subject(recordKey), s.queues(), s.subject("s/>")}, "storage": "file", "retention": "limits", "discard": "new",
 		"max_msgs_per_subject": 1, "allow_msg_ttl": true, "republish": map[string]any{"src": s.queues(), "dest": s.notices(), "headers_only": true},
 		"max_age": nil, "no_ack": nil, "sealed": nil, "persist_mode": nil, "mirror": nil, "sources": nil, "subject_transform": nil,
 	}
@@ -38,13 +38,7 @@ type info struct {
 		Messages int64
 		LastSeq  int64 `json:"last_seq"`
 	}
-	Cluster struct {
-		Name     string // empty if the server is in no cluster
-		Replicas []struct {
-			Name             string
-			Offline, Current bool
-		}
-	}
+	Cluster struct{ Name string } // empty if the server is in no cluster
 }
 
 // stream returns the stream, and creates it if there is none.
@@ -64,9 +58,6 @@ func (kv *kv) stream(ctx context.Context) (i info, err error) {
 	if kv.settings.replicas > 0 {
 		wanted["num_replicas"] = kv.settings.replicas
 	}
-	if list, ok := i.Config["subjects"].([]any); ok {
-		slices.SortFunc(list, func(a, b any) int { return slices.Compare([]byte(text(a)), []byte(text(b))) })
-	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		want, has := text(wanted[name]), text(i.Config[name])
 		if want != has && !(want == "null" && slices.Contains([]string{"0", "false", `"default"`}, has)) {
@@ -85,20 +76,18 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// witness returns a consumer in memory that receives nothing. A server that is
-// not in a cluster loses it when it restarts, and when the stream is removed or
-// restored.
+// witness returns a consumer in memory that receives nothing, and may create it.
+// A server that is not in a cluster loses it when it restarts, and when the
+// stream is removed or restored.
 func (kv *kv) witness(ctx context.Context, create bool) (i info, err error) {
-	const name = "generation"
-	if err = kv.api(ctx, "CONSUMER.INFO", "."+name, nil, &i); isCode(err, codeNoConsumer) && create {
-		filter := kv.settings.record()
-		err = kv.api(ctx, "CONSUMER.CREATE", "."+name+"."+filter, map[string]any{"stream_name": kv.settings.stream, "action": "create",
-			"config": map[string]any{"durable_name": name, "ack_policy": "none", "deliver_policy": "new", "replay_policy": "instant",
-				"filter_subject": filter, "mem_storage": true}}, &i)
-		if isCode(err, codeConsumerThere) {
-			return kv.witness(ctx, false)
-		}
+	if !create {
+		err = kv.api(ctx, "CONSUMER.INFO", ".generation", nil, &i)
+		return i, err
 	}
+	filter := kv.settings.subject(recordKey)
+	err = kv.api(ctx, "CONSUMER.CREATE", ".generation."+filter, map[string]any{"stream_name": kv.settings.stream, "action": "create",
+		"config": map[string]any{"durable_name": "generation", "ack_policy": "none", "deliver_policy": "new", "replay_policy": "instant",
+			"filter_subject": filter, "mem_storage": true}}, &i)
 	return i, err
 }
 
@@ -117,8 +106,6 @@ type record struct {
 	Grace      time.Duration // the longest of any client
 	Open       bool          // whether all leases of earlier sessions are over
 }
-
-const gracePause = 250 * time.Millisecond
 
 // Generation implements [cas.Generational]. A generation is the time at which
 // the stream was created in a cluster, or the witness elsewhere. A new one waits
@@ -151,21 +138,27 @@ func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 		return b, err
 	}
 	if b.Base, now.name = r.Base, b.Generation; !r.Open {
-		b.Rest = max(r.Grace-time.Since(kv.since(b.Generation)), time.Millisecond)
-		b.Wait, now.name = min(b.Rest, gracePause), ""
+		b.Rest = max(r.Grace-kv.age(b.Generation), time.Millisecond)
+		b.Wait, now.name = min(b.Rest, 250*time.Millisecond), ""
 	}
 	kv.data.Store(&now)
 	return b, nil
+}
+
+// age returns for how long this process has known a generation.
+func (kv *kv) age(generation string) time.Duration {
+	first, _ := kv.met.LoadOrStore(generation, time.Now())
+	return time.Since(first.(time.Time))
 }
 
 // enter returns the record of a generation, after it has recorded what this
 // session knows.
 func (kv *kv) enter(ctx context.Context, stream info, generation string) (r record, err error) {
 	for {
-		m, err := kv.last(ctx, kv.settings.record())
+		e, err := kv.Get(ctx, recordKey)
 		var before record
-		if err == nil && m.Seq > 0 {
-			err = json.Unmarshal(m.Data, &before)
+		if err == nil && e.Value != nil {
+			err = json.Unmarshal(e.Value, &before)
 		}
 		if err != nil {
 			return r, err
@@ -175,13 +168,12 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 				Open: kv.settings.emptyNew && stream.State.Messages == 0}
 		}
 		r.Grace = max(before.Grace, kv.settings.grace)
-		r.Open = r.Open || time.Since(kv.since(generation)) >= r.Grace
+		r.Open = r.Open || kv.age(generation) >= r.Grace
 		if r == before {
 			return r, nil
 		}
-		write := nats.NewMsg(kv.settings.record())
-		write.Data = []byte(text(r))
-		if _, err = kv.publish(ctx, write, m.Seq); !errors.Is(err, cas.ErrConflict) {
+		e.Value = []byte(text(r))
+		if _, err = kv.Write(ctx, e); !errors.Is(err, cas.ErrConflict) {
 			return r, err
 		}
 	}
