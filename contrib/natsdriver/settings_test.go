@@ -2,9 +2,12 @@ package natsdriver
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,21 +49,50 @@ func TestBadDataSourceNames(t *testing.T) {
 	testenv.HideSecret(t, "geheim", c, c.(*connector).settings, c.(*connector).open())
 }
 
+// key returns a key with its public part.
+func key(t *testing.T, create func() (nkeys.KeyPair, error)) (k keyPair) {
+	made, err := create()
+	require.NoError(t, err)
+	k.KeyPair = made
+	k.public, err = made.PublicKey()
+	require.NoError(t, err)
+	return k
+}
+
+type keyPair struct {
+	nkeys.KeyPair
+	public string
+}
+
+// sign returns a JWT about a key.
+func (k keyPair) sign(t *testing.T, about, claims string) string {
+	code := base64.RawURLEncoding.EncodeToString
+	text := code([]byte(`{"typ":"JWT","alg":"ed25519-nkey"}`)) + "." +
+		code(fmt.Appendf(nil, `{"jti":"1","iat":1,"iss":%q,"sub":%q,"nats":{"version":2,%s}}`, k.public, about, claims))
+	signature, err := k.Sign([]byte(text))
+	require.NoError(t, err)
+	return text + "." + code(signature)
+}
+
 func TestEachLoginGetsALock(t *testing.T) {
-	user, err := nkeys.CreateUser()
-	require.NoError(t, err)
-	key, err := user.PublicKey()
-	require.NoError(t, err)
+	operator, system, account := key(t, nkeys.CreateOperator), key(t, nkeys.CreateAccount), key(t, nkeys.CreateAccount)
+	user := key(t, nkeys.CreateUser)
 	seed, err := user.Seed()
 	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "seed")
-	require.NoError(t, os.WriteFile(file, seed, 0o600))
+	limits := `"type":"account","limits":{"subs":-1,"conn":-1,"data":-1,"payload":-1,"wildcards":true,"disk_storage":-1,"streams":-1,"consumer":-1}`
+	dir := t.TempDir() + "/"
+	require.NoError(t, os.WriteFile(dir+"seed", seed, 0o600))
+	require.NoError(t, os.WriteFile(dir+"creds", fmt.Appendf(nil, "---BEGIN---\n%s\n---END---\n---BEGIN---\n%s\n---END---\n",
+		account.sign(t, user.public, `"type":"user","subs":-1,"data":-1,"payload":-1`), seed), 0o600))
 	for login, users := range map[string]string{
-		"shop:ge%40heim@%s?":         `users: [{user: shop, password: "ge@heim"}]`,
-		"geheim@%s?":                 `token: geheim`,
-		"%s?nkey_seed=" + file + "&": `users: [{nkey: ` + key + `}]`,
+		"shop:ge%40heim@%s?":                 `authorization { users: [{user: shop, password: "ge@heim"}] }`,
+		"geheim@%s?":                         `authorization { token: geheim }`,
+		"%s?nkey_seed=" + dir + "seed" + "&": `authorization { users: [{nkey: ` + user.public + `}] }`,
+		"%s?creds=" + dir + "creds" + "&": fmt.Sprintf("operator: %s\nresolver: MEMORY\nsystem_account: %s\nresolver_preload { %[2]s: %s, %s: %s }",
+			operator.sign(t, operator.public, `"type":"operator"`), system.public, operator.sign(t, system.public, `"type":"account"`),
+			account.public, operator.sign(t, account.public, limits)),
 	} {
-		server := natstest.Start(t, natstest.With("authorization { "+users+" }"))
+		server := natstest.Start(t, natstest.With(users))
 		dsn := "nats://" + strings.Replace(login, "%s", server.Addr(), 1) + "empty_is_new=true"
 		lock(t, func() (*dlock.Client, error) { return dlock.Open("nats", dsn) })
 		_, err := testenv.Connect(t, Driver{}, "nats://other:wrong@"+server.Addr())
@@ -83,16 +115,34 @@ func TestEachLoginGetsALock(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-func TestTLS(t *testing.T) {
+func TestASessionSurvivesARotation(t *testing.T) {
 	certs := testenv.NewCerts(t)
-	server := natstest.Start(t, natstest.WithTLS(certs))
-	dsn := "tls://" + server.Addr() + "?empty_is_new=true&tls_ca=" + certs.CA
-	_, err := testenv.Connect(t, Driver{}, "tls://"+server.Addr())
+	server := natstest.Start(t, natstest.WithTLS(certs), natstest.With(`authorization { users: [{user: shop, password: "one"}] }`))
+	_, err := testenv.Connect(t, Driver{}, "tls://shop:one@"+server.Addr())
 	require.ErrorContains(t, err, "certificate")
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
-	lock(t, func() (*dlock.Client, error) {
-		return dlock.Open("nats", dsn+"&tls_cert="+certs.Client.Cert+"&tls_key="+certs.Client.Key)
-	})
+	proxy, password := testenv.NewProxy(t, server.Addr(), nil), "one"
+	reload := func(text string) {
+		config, err := os.ReadFile(server.File("nats.conf"))
+		require.NoError(t, err)
+		server.Write("nats.conf", strings.Replace(string(config), `"`+password+`"`, `"`+text+`"`, 1))
+		password = text
+		reloads := func() int { return strings.Count(server.Log(), "Reloaded server configuration") }
+		before := reloads()
+		process, err := os.FindProcess(server.Pid())
+		require.NoError(t, err)
+		require.NoError(t, process.Signal(syscall.SIGHUP))
+		require.Eventually(t, func() bool { return reloads() > before }, time.Minute, 10*time.Millisecond)
+		proxy.DropConnections()
+	}
+	testenv.Rotation{
+		Driver: func(f func(context.Context) (string, error)) driver.Driver { return Driver{Password: f} },
+		DSN: func(password string, c *testenv.Certs) string {
+			return "tls://shop@" + proxy.Addr() + "?" + password + "session_timeout=1h&empty_is_new=true&tls_ca=" + c.CA +
+				"&tls_cert=" + c.Client.Cert + "&tls_key=" + c.Client.Key
+		},
+		Certs: certs, Password: reload, Certificates: func() { reload(password) }, Refused: "Authorization Violation",
+	}.Run(t)
 }
 
 // lock takes a lock.
@@ -173,10 +223,22 @@ func TestAStreamWithOtherSettingsIsRefused(t *testing.T) {
 }
 
 func TestAnOldServerIsRefused(t *testing.T) {
-	require.ErrorContains(t, checkVersion("2.11.9"), "2.12")
-	require.Error(t, checkVersion("1.4"))
-	require.NoError(t, checkVersion("2.12.0-RC.1"))
-	require.NoError(t, checkVersion("3.0.0"))
+	l, err := testenv.Listen()
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = fmt.Fprint(conn, `INFO {"server_id":"old","version":"2.11.9","headers":true,"max_payload":1000}`, "\r\nPONG\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}()
+	_, err = testenv.Connect(t, Driver{}, "nats://"+l.Addr().String())
+	require.ErrorContains(t, err, `the server has the version "2.11.9", and locks need NATS 2.12`)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
 func TestCheckOfAHealthyServer(t *testing.T) {
