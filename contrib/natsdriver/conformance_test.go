@@ -14,6 +14,7 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/castest"
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session/cas"
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 	"github.com/dlock-go/dlock/internal/natstest"
 	"github.com/dlock-go/dlock/internal/plant"
@@ -34,7 +35,16 @@ func open(t testing.TB, server *natstest.Server, parameters string) *connector {
 
 func TestConformance(t *testing.T) {
 	server := natstest.Shared(t)
-	run(t, func(t *testing.T, parameters string) *connector { return open(t, server, parameters) })
+	dlocktest.Run(t, config(func(t *testing.T, parameters string) *connector { return open(t, server, parameters) }))
+}
+
+func TestHistoriesAreLinearizable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("records histories")
+	}
+	server := natstest.Shared(t)
+	c := config(func(t *testing.T, parameters string) *connector { return open(t, server, parameters) })
+	history.Run(t, history.Store{Of: "nats", Config: c, Histories: 1})
 }
 
 // With several replicas, writes have a guard.
@@ -43,12 +53,12 @@ func TestConformanceOnACluster(t *testing.T) {
 		t.Skip("runs the kit again, on a cluster")
 	}
 	cluster := natstest.StartCluster(t, 3)
-	run(t, func(t *testing.T, parameters string) *connector {
+	dlocktest.Run(t, config(func(t *testing.T, parameters string) *connector {
 		return open(t, cluster.Servers[0], "replicas=3&"+parameters)
-	})
+	}))
 }
 
-func run(t *testing.T, open func(t *testing.T, parameters string) *connector) {
+func config(open func(t *testing.T, parameters string) *connector) dlocktest.Config {
 	var lossy sync.Map // the connectors of NewLossy, by test
 	config := castest.Config(func(t *testing.T) func() cas.KV {
 		parameters := "session_timeout=1s&empty_is_new=true"
@@ -66,7 +76,7 @@ func run(t *testing.T, open func(t *testing.T, parameters string) *connector) {
 		return made, func() { removeStream(t, c.(*connector)) }
 	}
 	config.Timeout = plant.CaseTimeout()
-	dlocktest.Run(t, config)
+	return config
 }
 
 func removeStream(t testing.TB, c *connector) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,18 +22,6 @@ import (
 )
 
 var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
-
-// load lets clients lock and unlock on a stream named locks.
-func load(t *testing.T, addrs []string, parameters string) *history.Holders {
-	t.Helper()
-	holders := new(history.Holders)
-	stop := holders.Load(t, 6, func() (*dlock.Client, error) {
-		return dlock.Open("nats", "nats://"+strings.Join(addrs, ",")+"/locks?"+parameters)
-	})
-	t.Cleanup(stop)
-	holders.Await(t)
-	return holders
-}
 
 func TestARestartOfAServerWithoutAClusterEndsItsSessions(t *testing.T) {
 	t.Parallel()
@@ -56,25 +45,41 @@ func TestARestartOfAServerWithoutAClusterEndsItsSessions(t *testing.T) {
 	_ = s.Close()
 }
 
-func TestASingleServerThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
+func TestASingleServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for several graces")
 	}
 	t.Parallel()
 	server := natstest.Start(t)
-	holders := load(t, []string{server.Addr()}, "session_timeout=3s")
-	operator := begun(t, open(t, server, "empty_is_new=true"))
-	operator.settings.stream = "locks"
-	for range *rounds {
-		server.Kill()
-		server.Restart()
-		holders.Await(t)
-		require.NoError(t, operator.api(t.Context(), "STREAM.DELETE", "", nil, new(any)))
-		holders.Await(t)
-		backup := operator.backup(t)
-		holders.Await(t)
-		operator.restore(t, backup)
-		holders.Await(t)
+	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) {
+		return dlock.Open("nats", "nats://"+server.Addr()+"/locks?session_timeout=3s")
+	})
+}
+
+// The backup is older than the holder's node.
+func TestARestoreMakesNoTwoHolders(t *testing.T) {
+	for n, addr := range map[int]string{1: natstest.Start(t).Addr(), 3: natstest.StartCluster(t, 3).Servers[0].Addr()} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			lock := func() *dlock.Lock {
+				client, err := dlock.Open("nats", fmt.Sprintf("nats://%s/locks?session_timeout=3s&empty_is_new=true&replicas=%d", addr, n))
+				require.NoError(t, err)
+				t.Cleanup(func() { client.Close() })
+				l, err := client.RWMutex("q").Lock(within(t))
+				require.NoError(t, err)
+				return l
+			}
+			require.NoError(t, lock().Unlock())
+			c, err := Driver{}.OpenConnector("nats://" + addr + "/locks?session_timeout=3s")
+			require.NoError(t, err)
+			operator := begun(t, c.(*connector))
+			backup := operator.backup(t)
+			before := lock()
+			operator.restore(t, backup)
+			now := lock()
+			require.Error(t, before.Err())
+			require.Greater(t, now.Token(), before.Token())
+		})
 	}
 }
 
@@ -87,7 +92,11 @@ func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	for _, n := range []int{3, 5} { // one after the other: eight servers are too many for two cores
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			cluster := natstest.StartCluster(t, n)
-			holders := load(t, cluster.Addrs(), "session_timeout=20s&empty_is_new=true&replicas="+strconv.Itoa(n))
+			holders := new(history.Holders)
+			defer holders.Load(t, 6, func() (*dlock.Client, error) {
+				return dlock.Open("nats", fmt.Sprintf("nats://%s/locks?session_timeout=20s&empty_is_new=true&replicas=%d", strings.Join(cluster.Addrs(), ","), n))
+			})()
+			holders.Await(t)
 			goesOn := func() { // an election may take long on a busy machine
 				began := time.Now()
 				for try := 1; !holders.GoOn(); try++ {

@@ -45,10 +45,7 @@ func program() string {
 // Option configures a server.
 type Option func(*settings)
 
-type settings struct {
-	lines     []string
-	jetStream []string
-}
+type settings struct{ lines []string }
 
 // With adds lines to the server's configuration file.
 func With(lines ...string) Option {
@@ -87,9 +84,8 @@ func configure(options []Option, routes func(s *testenv.Server, all []*testenv.S
 		for _, option := range options {
 			option(c)
 		}
-		c.jetStream = append(c.jetStream, "store_dir: "+fmt.Sprintf("%q", s.File("data")))
 		lines := []string{"server_name: " + name(s), "listen: " + s.Addr(), "http: " + testenv.Loopback(s.Port(2)),
-			"jetstream { " + strings.Join(c.jetStream, ", ") + " }"}
+			fmt.Sprintf("jetstream { store_dir: %q }", s.File("data"))}
 		if routes != nil {
 			// Nobody can connect to the address that is advertised.
 			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, advertise: \"127.0.0.1:1\", routes: [%s] }",

@@ -128,21 +128,12 @@ func (b bare) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error)
 // as a deposed leader does whose answer comes before that of the new leader.
 type lying struct {
 	bare
-	next, mute atomic.Bool // mute: and refuses the next read of a queue
-	refuses    atomic.Bool
-}
-
-func (l *lying) Get(ctx context.Context, key string) (Entry, error) {
-	if key[0] == 'q' && l.refuses.CompareAndSwap(true, false) {
-		return Entry{}, session.Refused(driver.ErrUnavailable)
-	}
-	return l.bare.Get(ctx, key)
+	next atomic.Bool
 }
 
 func (l *lying) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error) {
 	revision, err := l.bare.Write(ctx, e, guard...)
 	if e.Key[0] == 'q' && l.next.CompareAndSwap(true, false) {
-		l.refuses.Store(l.mute.Load())
 		return 0, errors.Join(ErrConflict, driver.ErrUnavailable)
 	}
 	return revision, err
@@ -158,8 +149,11 @@ func TestAChangeThatWasStoredDespiteAConflictIsNotMadeTwice(t *testing.T) {
 		kv.next.Store(true)
 		require.NoError(t, s.Delete(t.Context(), "q", j.Place, driver.Released))
 		require.Empty(t, list(t, s, "q"))
-		kv.mute.Store(true)
 		kv.next.Store(true)
+		kv.stale = func(key string) *Entry { // the next read fails
+			kv.stale = nil
+			return &Entry{Key: key, Value: []byte("{}"), Revision: 1}
+		}
 		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-"})
 		require.ErrorIs(t, err, driver.ErrUnavailable)
 		time.Sleep(time.Second)

@@ -16,7 +16,7 @@ import (
 // A complete set of recorded histories has some of each of these stores.
 var stores = []string{
 	"virtual time", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
-	"redis", "postgres", "mysql", "sqlite",
+	"redis", "postgres", "mysql", "sqlite", "nats",
 }
 
 // broken is the number of deliberately broken locks whose histories are
