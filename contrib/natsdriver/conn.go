@@ -111,7 +111,7 @@ func (l *link) explain(err error, subject string) error {
 // permission for a subject.
 func (l *link) denied(subject string) error {
 	if err := l.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+subject+`"`) {
-		return permissionError{subject, err}
+		return permissionError{fmt.Errorf("the user lacks a permission for the subject %s, see the package documentation of natsdriver: %w", subject, err)}
 	}
 	return nil
 }

@@ -17,20 +17,20 @@
 //     timeout of any of them.
 //   - In a cluster, a power cut takes back nothing that was answered: the stream
 //     has three or five replicas, of which no majority loses power at once, or
-//     the servers have sync_interval: always. A killed process loses nothing. A
-//     server without a cluster may lose its latest data: each restart ends all
-//     sessions, and no session begins before the grace is over.
+//     the servers have sync_interval: always. A killed process loses nothing.
+//     Each restart of a server without a cluster counts as a loss of data.
 //   - No snapshot of the stream is restored that is younger than a heartbeat, a
-//     quarter of the session timeout. After any other, and if the stream is
-//     removed, sessions end at their next heartbeat, and new ones wait for the
-//     grace.
+//     quarter of the session timeout.
 //   - The number of replicas is changed only while no client runs.
 //
-// No clock matters. docs/operate/fail-over.md says which events cost all locks.
+// After a loss of data, a restore, or a removal of the stream, sessions end at
+// their next heartbeat, and new ones wait for the grace. No clock matters for
+// this, but tokens go on to rise only if the clock of the stream's leader is not
+// behind the time at which the first session on the lost data began.
 //
 // # Data source names
 //
-//	nats://[user:password@|token@]host[:port][,host...][/stream][?parameter=value&...]
+//	nats://[user[:password]@|token@]host[:port][,host...][/stream][?parameter=value&...]
 //	tls://...                       the same with TLS
 //
 // The default port is 4222, and the stream is named dlock. The driver creates
@@ -46,10 +46,10 @@
 //	empty_is_new     true: a stream without messages needs no grace; for tests
 //	                 only, because a lock may have two holders if the stream is
 //	                 removed (false)
+//	password_file    file with the password of the user before the hosts
 //	creds            file with the user's JWT and seed
 //	nkey_seed        file with the seed of the user's nkey
 //	inbox_prefix     of the subjects for answers (_INBOX)
-//	tls              true: use TLS (false)
 //	tls_ca           file of certificates to trust, PEM (the system's)
 //	tls_cert         file of the client's certificate, PEM
 //	tls_key          file of its key, PEM
@@ -68,8 +68,7 @@
 // # Connections and requests
 //
 // A session has one connection, and a heartbeat takes two requests. A free lock
-// takes a write and a read, and its release a write. A queue is one message, and
-// the waiters of all queues receive it with each change: up to some dozens of
-// contenders for one lock do well. max_payload, 1 MB by default, limits a queue
-// to about 4,000 nodes. See package cas for the layout.
+// takes a write and a read, and its release a write. A queue is one message that
+// each change writes anew, and max_payload, 1 MB by default, limits it to about
+// 4,000 nodes. See package cas for the layout.
 package natsdriver

@@ -71,8 +71,8 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	if err != nil {
 		return nil, err
 	}
-	files, secret, secure, creds, seed, inbox := dsn.TLS{}, dsn.Secret{}, false, "", "", ""
-	p := dsn.Parameters{"tls": dsn.Bool(&secure), "creds": dsn.Text(&creds), "nkey_seed": dsn.Text(&seed)}
+	files, secret, secure, creds, seed, inbox := dsn.TLS{}, dsn.Secret{}, scheme == "tls", "", "", ""
+	p := dsn.Parameters{"creds": dsn.Text(&creds), "nkey_seed": dsn.Text(&seed)}
 	p["inbox_prefix"] = func(v string) error {
 		inbox = v
 		return nats.CustomInboxPrefix(v)(new(nats.Options))
@@ -83,8 +83,7 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	if err != nil {
 		return nil, err
 	}
-	secure = secure || scheme == "tls"
-	if err := files.Check(secure, "tls=true"); err != nil {
+	if err := files.Check(secure, "tls://"); err != nil {
 		return nil, err
 	}
 	token := u.Login != "" && !strings.Contains(u.Login, ":") && password == nil && !secret.Changes()

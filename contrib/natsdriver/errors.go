@@ -14,14 +14,7 @@ import (
 )
 
 // permissionError says that the user has no right to a subject.
-type permissionError struct {
-	subject string
-	cause   error
-}
-
-func (e permissionError) Error() string {
-	return fmt.Sprintf("the user lacks a permission for the subject %s, see the package documentation of natsdriver: %v", e.subject, e.cause)
-}
+type permissionError struct{ error }
 
 // serverError says that a setting of a stream is wrong or a server is too old.
 type serverError struct{ error }
