@@ -196,14 +196,11 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 		if errors.Is(err, cas.ErrConflict) && kv.data.Load().clustered { // a deposed leader may have answered
 			return 0, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
-		again := isCode(err, codeInProcess)
-		if errors.Is(err, nats.ErrNoResponders) { // there is no leader, or no stream any more
-			lost := kv.confirm(ctx, true)
-			if again = true; errors.Is(lost, driver.ErrLostData) {
-				return 0, lost
-			}
+		silent := errors.Is(err, nats.ErrNoResponders) // there is no leader, or no stream any more
+		if silent && errors.Is(kv.confirm(ctx, true), driver.ErrLostData) {
+			return 0, session.ErrLost
 		}
-		if !again || !session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 6))) {
+		if !silent && !isCode(err, codeInProcess) || !session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 6))) {
 			return 0, err
 		}
 	}
