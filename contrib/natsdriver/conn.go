@@ -42,7 +42,7 @@ func dial(ctx context.Context, s *settings, found []string, avoid string) (*link
 	o.Servers = slices.Concat(o.Servers, found)
 	o.Name = cmp.Or(o.Name, "dlock")
 	o.CustomDialer = dialer{life, o, avoid}
-	o.AllowReconnect, o.RetryOnFailedConnect, o.UseOldRequestStyle = false, false, false
+	o.AllowReconnect, o.RetryOnFailedConnect, o.UseOldRequestStyle, o.NoCallbacksAfterClientClose = false, false, false, false
 	o.Timeout, o.PingInterval, o.MaxPingsOut = max(s.timeout/8, time.Second), s.timeout/4, 1
 	o.DisconnectedErrCB, o.DisconnectedCB, o.ConnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil
 	o.ClosedCB = func(*nats.Conn) { end() }
