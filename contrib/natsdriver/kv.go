@@ -93,12 +93,12 @@ func (kv *kv) Close() error {
 // It repeats the request if a server has answered that knows no leader, which
 // beats the leader's answer.
 func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
+	defer cancel()
 	l, err := kv.client(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.limit)
-	defer cancel()
 	for {
 		err := l.ask(ctx, m, answer)
 		l.judge(err)

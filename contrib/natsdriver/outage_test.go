@@ -69,8 +69,7 @@ func TestARestoreMakesNoTwoHolders(t *testing.T) {
 				require.NoError(t, err)
 				return l
 			}
-			require.NoError(t, lock().Unlock())
-			c, err := Driver{}.OpenConnector("nats://" + addr + "/locks?session_timeout=3s")
+			c, err := Driver{}.OpenConnector(fmt.Sprintf("nats://%s/locks?session_timeout=3s&empty_is_new=true&replicas=%d", addr, n))
 			require.NoError(t, err)
 			operator := begun(t, c.(*connector))
 			backup := operator.backup(t)
