@@ -2,6 +2,7 @@ package natsdriver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -90,6 +91,9 @@ func begun(t testing.TB, c *connector) *kv {
 	kv := c.open()
 	t.Cleanup(func() { _ = kv.Close() })
 	_, err := kv.Generation(ctx)
+	for errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil { // the machine is busy
+		_, err = kv.Generation(ctx)
+	}
 	require.NoError(t, err)
 	return kv
 }

@@ -73,11 +73,16 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 // writes the key.
 type queue struct {
 	session.Queue
-	Last     int64 // the greatest token so far
-	Base     int64 `json:",omitempty"` // of the generation in which the key was written
-	Layout   int   `json:",omitempty"` // version of this type
+	Last     int64    // the greatest token so far
+	Base     int64    `json:",omitempty"` // of the generation in which the key was written
+	Layout   int      `json:",omitempty"` // version of this type
+	Writes   []string `json:",omitempty"` // random names of the latest ones, oldest first
 	revision int64
 }
+
+// remembered is the number of Writes. A session whose write was stored although
+// the store has reported a conflict finds its name there.
+const remembered = 16
 
 // layout is the version of the type queue. It changes whenever clients of an
 // earlier version could misread the value.
@@ -178,7 +183,7 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 	turn := &s.with(queueKey(name), func(*cached) {}).turn
 	turn.Lock()
 	defer turn.Unlock()
-	wrote := false
+	write, doubts := rand.Text()[:8], []string(nil) // the latest Writes before each try that may have been stored
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
 		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // then the queue was not the reason
@@ -188,21 +193,26 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		if err = cmp.Or(err, failed); err == nil {
 			q, err = decode(e)
 		}
-		before := slices.Clone(q.Nodes)
+		before, latest := slices.Clone(q.Nodes), slices.Clone(q.Writes)
+		if err == nil && slices.Contains(latest, write) {
+			return q, nil
+		}
 		if err == nil {
+			doubts = slices.DeleteFunc(doubts, func(name string) bool { return len(latest) < remembered || slices.Contains(latest, name) })
 			err = f(&q)
 		}
 		switch {
 		case err == errMade:
 			return q, nil
-		case wrote && err != nil:
+		case len(doubts) > 0 && err != nil:
 			return q, fmt.Errorf("%w: an earlier try may have made the change: %v", driver.ErrUnavailable, err)
 		case err != nil && try > 0:
 			return q, session.Refused(err)
 		case err != nil:
 			continue
 		}
-		q.Base = s.generation.Base
+		q.Base, q.Writes = s.generation.Base, append(q.Writes, write)
+		q.Writes = q.Writes[max(0, len(q.Writes)-remembered):]
 		e.Value, e.Note = encode(q), note(before, q.Nodes)
 		guards := []Entry{guard}
 		if s.unguarded() {
@@ -214,7 +224,9 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		if !errors.Is(err, ErrConflict) {
 			return q, err
 		}
-		wrote = wrote || errors.Is(err, driver.ErrUnavailable)
+		if errors.Is(err, driver.ErrUnavailable) {
+			doubts = append(doubts, strings.Join(latest[max(0, len(latest)-1):], ""))
+		}
 		session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 10)))
 	}
 }
