@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -138,6 +139,21 @@ func TestManyWaitersLookAtLittle(t *testing.T) {
 		assert.Equal(t, [3]int{1, 0, 1}, m.requests(), "gets, scans, writes")
 		time.Sleep(testTimeout / 2)
 		assert.Less(t, m.requests()[0], 4*20*(nearest+1), "four searches each, and looks")
+	})
+}
+
+func TestADeleteDoesNotOutlastItsCtxBehindAnotherChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		s := connect(t, m)
+		m.lose = func(Entry, []Entry) bool { time.Sleep(5 * time.Second); return true }
+		go s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-W-"})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		assert.ErrorIs(t, s.Delete(ctx, "q", driver.Place{Token: 7}, driver.Released), driver.ErrUnavailable)
+		assert.Equal(t, 2*time.Second, time.Since(began))
 	})
 }
 

@@ -116,11 +116,11 @@ func (q queue) snapshot() session.Snapshot { return q.Snapshot(q.revision + 1) }
 
 // cached is what the session knows about a key.
 type cached struct {
-	turn  sync.Mutex // held while the session changes a queue, so that its own changes need not conflict
-	Entry            // the latest one; this and the rest are guarded by store.mu
-	since time.Time  // when it was first seen
-	used  time.Time  // when the session last used it
-	known bool       // nothing later was noticed
+	turn  chan struct{} // holds an element while the session changes a queue, so that its own changes need not conflict
+	Entry               // the latest one; this and the rest are guarded by store.mu
+	since time.Time     // when it was first seen
+	used  time.Time     // when the session last used it
+	known bool          // nothing later was noticed
 }
 
 // with calls f with what the session knows about a key that it uses now.
@@ -129,7 +129,7 @@ func (s *store) with(key string, f func(*cached)) *cached {
 	defer s.mu.Unlock()
 	c := s.cache[key]
 	if c == nil {
-		c = new(cached)
+		c = &cached{turn: make(chan struct{}, 1)}
 		s.cache[key] = c
 	}
 	c.used = time.Now()
@@ -180,9 +180,13 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 // error does not count. If edit does not make the change, and never will, the
 // error is Refused.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
-	turn := &s.with(queueKey(name), func(*cached) {}).turn
-	turn.Lock()
-	defer turn.Unlock()
+	turn := s.with(queueKey(name), func(*cached) {}).turn
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return q, session.Refused(ctx.Err())
+	}
 	write, doubts := rand.Text()[:8], []string(nil) // the latest Writes before each try that may have been stored
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
