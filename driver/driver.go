@@ -45,8 +45,8 @@ type Connector interface {
 //   - A ctx limits only the call that it is passed to. The call returns promptly
 //     when ctx ends. A watch that the call has returned lives on.
 //   - Each request has a time limit of the driver's own. Package recipes passes
-//     Create, and the first Delete of a node, a ctx that never ends, because
-//     nobody knows what an interrupted change has done.
+//     Create a ctx that never ends, because nobody knows what an interrupted
+//     change has done, and Delete one that never ends or lasts for 2 s or more.
 //   - After the end of the session, each method that takes a ctx returns an error
 //     that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if and only if a retry may succeed.

@@ -19,7 +19,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	c := Change{Kind: Create, Queue: queue, Prefix: n.Prefix, Data: bytes.Clone(n.Data), // the caller may reuse n.Data
 		Number: s.number.Add(1), Predecessor: n.Predecessor}
-	j, err := call(ctx, s, func() (driver.Joined, error) { return s.create(c) }, func(j driver.Joined, err error) {
+	j, err := call(ctx, s, func(context.Context) (driver.Joined, error) { return s.create(c) }, func(j driver.Joined, err error) {
 		j.Watch.Stop()
 		if err == nil {
 			s.removeLate(Change{Kind: Delete, Queue: queue, Place: j.Place})
@@ -42,7 +42,7 @@ func (s *Session) removeLate(c Change) {
 		case <-s.lease.Done():
 			return
 		}
-		_, err := s.do(c)
+		_, err := s.do(s.life, c)
 		<-s.slots
 		if !errors.Is(err, driver.ErrUnavailable) || !Sleep(s.life, cancelPause) {
 			return
@@ -53,7 +53,7 @@ func (s *Session) removeLate(c Change) {
 func (s *Session) create(c Change) (j driver.Joined, err error) {
 	arming := s.notices.record(c.Queue)
 	defer s.stop(arming)
-	r, err := s.do(c)
+	r, err := s.do(s.life, c)
 	if err != nil {
 		if unknownOutcome(err) {
 			s.orphan(c)
@@ -142,7 +142,7 @@ const cancelPause = 50 * time.Millisecond
 func (s *Session) cancelOrphans() {
 	most := cancelsAtOnce
 	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {
-		err := s.ask(func(ctx context.Context) error { return s.store.Cancel(ctx, creates) })
+		err := s.ask(s.life, func(ctx context.Context) error { return s.store.Cancel(ctx, creates) })
 		if err == nil {
 			most = min(2*most, cancelsAtOnce)
 			continue

@@ -76,8 +76,8 @@ func (s *Session) explain(what, queue string, err error) error {
 }
 
 // inTime replaces an error that matches one of package context. Such an error
-// comes from a time limit of the session or the store. The caller would take it
-// for the end of its own ctx, which is never passed to a request.
+// comes from a time limit, usually of the session or the store. The caller would
+// take it for the end of its own ctx.
 func inTime(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err

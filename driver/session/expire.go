@@ -67,7 +67,7 @@ func (s *Session) expire() {
 func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 	for more := true; more; {
 		late := false
-		err := s.within(limit, func(ctx context.Context) (err error) {
+		err := s.within(s.life, limit, func(ctx context.Context) (err error) {
 			more, err = s.expireOnce(ctx)
 			late = err != nil && ctx.Err() != nil
 			return err
@@ -102,7 +102,7 @@ func (s *Session) tidy() {
 	}
 	for again := true; again; again = Sleep(s.life, tidyPause) {
 		for more := true; more; {
-			err := s.ask(func(ctx context.Context) (err error) {
+			err := s.ask(s.life, func(ctx context.Context) (err error) {
 				more, err = t.Tidy(ctx)
 				return err
 			})

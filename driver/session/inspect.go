@@ -43,8 +43,8 @@ func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
 			return nil, s.explain("walk", prefix, err)
 		}
 	}
-	queues, err := view(ctx, s, "walk", prefix, func() ([]string, error) {
-		queues, err := s.inspect.Walk(s.life, prefix)
+	queues, err := view(ctx, s, "walk", prefix, func(ctx context.Context) ([]string, error) {
+		queues, err := s.inspect.Walk(ctx, prefix)
 		return queues, inTime(s.endIfGone(err))
 	})
 	queues = slices.DeleteFunc(queues, func(queue string) bool {
@@ -97,8 +97,8 @@ func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f fun
 	if err := driver.CheckQueue(queue); err != nil {
 		return v, s.explain(what, queue, err)
 	}
-	return view(ctx, s, what, queue, func() (v T, err error) {
-		err = s.ask(func(ctx context.Context) error {
+	return view(ctx, s, what, queue, func(ctx context.Context) (v T, err error) {
+		err = s.ask(ctx, func(ctx context.Context) error {
 			v, err = f(ctx)
 			return err
 		})
@@ -107,7 +107,7 @@ func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f fun
 }
 
 // view calls f for a caller, if the store is an Inspector.
-func view[T any](ctx context.Context, s *Session, what, queue string, f func() (T, error)) (v T, err error) {
+func view[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
 	if s.inspect == nil {
 		return v, errors.ErrUnsupported
 	}
@@ -149,8 +149,8 @@ func (s *Session) operate(ctx context.Context, what string, c Change) error {
 	if s.inspect == nil {
 		return errors.ErrUnsupported
 	}
-	_, err := s.change(ctx, what, c, func() (Result, error) {
-		r, err := s.do(c)
+	_, err := s.change(ctx, what, c, func(ctx context.Context) (Result, error) {
+		r, err := s.do(ctx, c)
 		if err == nil && c.Kind == Remove {
 			s.left(c, r)
 		}

@@ -186,7 +186,7 @@ func (s *Session) lookAt(queues []string, await Query) (changed bool) {
 		return false
 	}
 	var all []Snapshot
-	err := s.ask(func(ctx context.Context) (err error) {
+	err := s.ask(s.life, func(ctx context.Context) (err error) {
 		all, err = s.store.Look(ctx, queries)
 		return err
 	})
@@ -215,8 +215,8 @@ func (s *Session) subscribeAgain() {
 }
 
 // read looks at a queue, within the time limit of a request.
-func (s *Session) read(q Query) (now Snapshot, err error) {
-	err = s.ask(func(ctx context.Context) error {
+func (s *Session) read(ctx context.Context, q Query) (now Snapshot, err error) {
+	err = s.ask(ctx, func(ctx context.Context) error {
 		now, err = LookAt(ctx, s.store, q)
 		return err
 	})
@@ -235,9 +235,9 @@ func LookAt(ctx context.Context, store Store, q Query) (Snapshot, error) {
 // subscribe is like read, but also makes a Notifier announce changes.
 func (s *Session) subscribe(q Query) (now Snapshot, err error) {
 	if s.notifier == nil {
-		return s.read(q)
+		return s.read(s.life, q)
 	}
-	err = s.ask(func(ctx context.Context) error {
+	err = s.ask(s.life, func(ctx context.Context) error {
 		now, err = s.notifier.Subscribe(ctx, q)
 		return err
 	})

@@ -29,6 +29,10 @@ func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
 		"watch": func(s *Session, ctx context.Context) error { _, err := s.WatchQueue(ctx, "q"); return err },
 		"delete": func(s *Session, ctx context.Context) error {
+			for range 16 { // after which 100 ms are left, too
+				go s.List(context.Background(), "q")
+			}
+			synctest.Wait()
 			return s.Delete(ctx, "q", driver.Place{Token: 7}, driver.Changed)
 		},
 		"create": func(s *Session, ctx context.Context) error {
@@ -48,12 +52,15 @@ func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 					return nil
 				}
 				s := connect(t, f, time.Minute)
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				limit := 100 * time.Millisecond
+				if name == "delete" {
+					limit += time.Second
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				began := time.Now()
-				err := leave(s, ctx)
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.Equal(t, 100*time.Millisecond, time.Since(began))
+				assert.ErrorIs(t, leave(s, ctx), context.DeadlineExceeded)
+				assert.Equal(t, limit, time.Since(began))
 				time.Sleep(10 * time.Second)
 				assert.Zero(t, interrupted)
 				assert.Empty(t, f.nodes("q"), "the node of a Create that has returned an error stays")
@@ -207,6 +214,15 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.Equal(t, s.limit(), time.Since(began))
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
+
+		for _, what := range []string{"delete", "look"} { // which follows a Delete that finds no node
+			f.set(func() { f.before = hang(what) })
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			began = time.Now()
+			assert.ErrorIs(t, s.Delete(ctx, "q", driver.Place{Token: 7}, driver.Released), driver.ErrUnavailable)
+			assert.Equal(t, 2*time.Second, time.Since(began), what)
+			cancel()
+		}
 
 		f.set(func() {
 			f.before = func(context.Context, string) error { return fmt.Errorf("i/o timeout: %w", context.DeadlineExceeded) }

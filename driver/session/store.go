@@ -12,8 +12,8 @@ import (
 //
 // All methods are safe for concurrent use, except Begin, during which no other
 // method runs. Each ctx has a deadline and ends with the session. A caller's
-// ctx is never passed to the store, so a request is answered or exceeds its
-// time limit.
+// ctx ends only a Delete, and not soon, so a request is answered or exceeds its
+// time limit. Once its ctx has ended, a method returns promptly.
 //
 // An error matches driver.ErrUnavailable if a retry may succeed, or comes from
 // [Login] if it may succeed once somebody has replaced a password. It matches

@@ -12,15 +12,15 @@ import (
 
 // Watch implements driver.Session.
 func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	return s.newWatch(ctx, queue, func() (driver.Watch, error) { return s.watch(queue, p, ahead...) })
+	return s.newWatch(ctx, queue, func(context.Context) (driver.Watch, error) { return s.watch(queue, p, ahead...) })
 }
 
 // WatchQueue implements driver.Session.
 func (s *Session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
-	return s.newWatch(ctx, queue, func() (driver.Watch, error) { return s.watchQueue(queue) })
+	return s.newWatch(ctx, queue, func(context.Context) (driver.Watch, error) { return s.watchQueue(queue) })
 }
 
-func (s *Session) newWatch(ctx context.Context, queue string, arm func() (driver.Watch, error)) (driver.Watch, error) {
+func (s *Session) newWatch(ctx context.Context, queue string, arm func(context.Context) (driver.Watch, error)) (driver.Watch, error) {
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(queue)); err != nil {
 		return driver.Watch{}, s.explain("watch", queue, err)
 	}
