@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -321,20 +320,9 @@ func (c *calls) spawn(f func()) bool {
 	}
 	go func() {
 		defer c.end()
-		growStack()
 		f()
 	}()
 	return true
-}
-
-// growStack grows the stack of a new goroutine once, by enough for a driver's
-// request. Otherwise the runtime would grow it in several steps, which costs a
-// tenth of the client's work for a free lock.
-//
-//go:noinline
-func growStack() {
-	var room [14 << 10]byte
-	runtime.KeepAlive(&room)
 }
 
 func (c *calls) end() {

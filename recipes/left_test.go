@@ -35,18 +35,14 @@ func TestACallWithADeadlineInterruptsNoCreate(t *testing.T) {
 		var sent atomic.Int64
 		me := w.clientOf(w.slowOnce(faults.OpCreate, &sent), "me")
 		began := time.Now()
-		limited, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		err := w.failedSoon(me.lock(limited))
+		err := w.failedSoon(me.lock(bg, recipes.WithTimeout(time.Second)))
 		require.ErrorIs(w, err, recipes.ErrTimeout)
 		require.ErrorIs(w, err, driver.ErrUnavailable)
 		require.Equal(w, time.Second, time.Since(began))
 
 		before := w.store.Stats()
 		next := me.lock(bg)
-		short, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		require.ErrorIs(w, w.failedSoon(me.lock(short)), recipes.ErrTimeout)
+		require.ErrorIs(w, w.failedSoon(me.lock(bg, recipes.WithTimeout(time.Second))), recipes.ErrTimeout)
 		require.Empty(w, w.spent(before), "calls send nothing until the Create is answered")
 		w.waits(next)
 		time.Sleep(8 * time.Second)
@@ -58,20 +54,19 @@ func TestACallWithADeadlineInterruptsNoCreate(t *testing.T) {
 	})
 }
 
-func TestUnlockInterruptsNoDelete(t *testing.T) {
+func TestACallThatFailsInterruptsNoDelete(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var sent atomic.Int64
-		me := w.clientOf(w.slowOnce(faults.OpDelete, &sent), "me")
-		l := w.won(me.lock(bg))
-		began, before := time.Now(), w.store.Stats()
-		require.ErrorIs(w, l.Unlock(), driver.ErrUnavailable)
-		require.Equal(w, 2*time.Second, time.Since(began))
+		held, me := w.won(w.client("other").lock(bg)), w.clientOf(w.slowOnce(faults.OpDelete, &sent), "me")
+		began := time.Now()
+		require.ErrorIs(w, w.failedSoon(me.lock(bg, recipes.WithTimeout(time.Second))), recipes.ErrTimeout)
+		require.Equal(w, time.Second+50*time.Millisecond, time.Since(began))
+		w.unlock(held)
 		next := me.lock(bg)
 		w.waits(next)
-		time.Sleep(8 * time.Second)
-		again := w.won(next)
-		assert.Equal(w, map[faults.Op]int64{faults.OpDelete: 1, faults.OpCreate: 1}, w.spent(before))
-		w.unlock(again)
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(w, 1, sent.Load())
+		w.unlock(w.won(next))
 	})
 }
 

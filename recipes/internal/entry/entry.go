@@ -30,16 +30,13 @@ type Entry struct {
 	number  int64     // the grant's number in the session, from 1; set by Grants.add
 	asked   time.Time // when Create was sent
 
-	// The next four fields need no mutex, because only one goroutine at a time
+	// The next three fields need no mutex, because only one goroutine at a time
 	// waits with, grants or removes an entry.
 
 	// first is the result of Create. Its parts are cleared once used.
 	first driver.Joined
 	// listed identifies the latest list of the queue.
 	listed list
-	// repeats is the task that retries an unanswered Delete. It is set before the
-	// caller gets the error of the first attempt.
-	repeats *task
 	// followed reports whether another contender may have joined the queue
 	// behind this entry and seen it waiting.
 	followed bool
@@ -52,8 +49,6 @@ type Entry struct {
 	lost     func(Loss) // set by Grant; reports a loss to the owner
 	loss     *Loss      // nil unless lost
 	inUse    bool       // whether callers may still be using the lost lock
-	creation request
-	removal  request
 	watching nodeWatch
 	rename   rename
 }
@@ -114,7 +109,6 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 // If Create fails, no node is left.
 func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
-	e.creation.over.L, e.removal.over.L = &e.mu, &e.mu
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
 	if spec.Waits && q.WaitPolicy.Kind == WatchPredecessor {
 		n.Predecessor = spec.Rule.predecessor

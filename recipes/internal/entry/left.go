@@ -2,7 +2,7 @@ package entry
 
 import (
 	"context"
-	"sync"
+	"runtime"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -14,6 +14,9 @@ import (
 // Otherwise calls with short deadlines would add nodes to a store under load
 // faster than it can remove them. As each node delays the calls behind it, such
 // a queue would not recover even after the load has gone.
+//
+// Only Remove interrupts its Delete, which the reaper then repeats. Its limit is
+// long, and it saves another goroutine.
 
 // leftover counts the requests in a queue whose callers have returned:
 // unanswered Creates, and removals that are not confirmed.
@@ -82,76 +85,54 @@ func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
 	}
 }
 
-// request is the Create or the Delete of an entry.
-type request struct {
-	over     sync.Cond // signalled when answered or left is set; its mutex, Entry.mu, guards all
-	answered bool
-	err      error // the answer
-	left     bool  // whether the caller has returned without the answer
-}
-
-// answer passes the answer to the caller. It returns false if the caller has
-// already returned. If repeated is true, the request is sent again, and the
-// session's next calls for the queue wait for it in either case.
-func (e *Entry) answer(r *request, err error, repeated bool) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r.left {
-		return false
+// detach runs request on another goroutine, and returns its error. If ctx ends
+// first, detach returns its error, and late gets that of the request. Until then
+// the session's next calls for the queue wait.
+func (e *Entry) detach(ctx context.Context, request func() error, late func(error)) error {
+	answer, left := make(chan error), make(chan struct{})
+	if !e.session.client.Go(func() {
+		growStack()
+		err := request()
+		select {
+		case answer <- err:
+		case <-left:
+			late(err)
+			e.session.settle(e.queue.Name)
+		}
+	}) {
+		return errClosing
 	}
-	if repeated {
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
 		e.session.leave(e.queue.Name)
-	}
-	r.answered, r.err = true, err
-	r.over.Signal()
-	return true
-}
-
-// leave ends the caller's wait for the answer, if there is none yet. From then
-// on, the session's next calls for the queue wait for the request.
-func (e *Entry) leave(r *request) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !r.answered && !r.left {
-		r.left = true
-		e.session.leave(e.queue.Name)
-		r.over.Signal()
+		close(left)
+		return ctx.Err()
 	}
 }
 
-func (e *Entry) awaitAnswer(r *request) (err error, answered bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for !r.answered && !r.left {
-		r.over.Wait()
-	}
-	return r.err, r.answered
+// growStack grows the stack of a new goroutine once, by enough for a driver's
+// request. Otherwise the runtime would grow it in several steps, which costs up
+// to a tenth of the client's work for a free lock.
+//
+//go:noinline
+func growStack() {
+	var room [14 << 10]byte
+	runtime.KeepAlive(&room)
 }
 
 // create sends a Create. If ctx ends first, create returns its error, and the
 // node is removed once the store has answered.
 func (e *Entry) create(ctx context.Context, n driver.NodeSpec) error {
-	unlimited := context.WithoutCancel(ctx)
 	if ctx.Done() == nil {
-		return e.createNow(unlimited, n)
+		return e.createNow(ctx, n)
 	}
-	if !e.session.client.Go(func() {
-		err := e.createNow(unlimited, n)
-		if e.answer(&e.creation, err, false) {
-			return
-		}
+	return e.detach(ctx, func() error { return e.createNow(context.WithoutCancel(ctx), n) }, func(err error) {
 		if err == nil {
 			e.Abandon()
 		}
-		e.session.settle(e.queue.Name)
-	}) {
-		return errClosing
-	}
-	defer context.AfterFunc(ctx, func() { e.leave(&e.creation) })()
-	if err, answered := e.awaitAnswer(&e.creation); answered {
-		return err
-	}
-	return ctx.Err()
+	})
 }
 
 func (e *Entry) createNow(ctx context.Context, n driver.NodeSpec) error {

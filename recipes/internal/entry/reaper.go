@@ -63,8 +63,3 @@ func (t *task) finish(err error) {
 	close(t.done)
 	t.entry.queue.Reaped(t.entry.Place().Name, t.tries, err)
 }
-
-func (e *Entry) logRefusal(node string, err error) {
-	e.logger().Error("dlock: node cannot be removed and stays until the session ends",
-		"lock", e.queue.Name, "node", node, "error", err)
-}

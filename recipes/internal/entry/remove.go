@@ -22,74 +22,49 @@ const abandonTimeout = 50 * time.Millisecond
 // ended, but then the store removes the node by itself. Any other error means
 // that the store refuses to remove the node.
 func (e *Entry) Remove(limit time.Duration) error {
-	if loss := e.beginRemoval(); loss != nil {
-		return loss
-	}
-	if err := e.session.Err(); err != nil { // the store removes the node with the session
-		e.removed()
-		return e.explain(err)
-	}
-	if !e.session.client.Go(e.delete) {
-		return e.deleteAtClose(limit)
-	}
-	began := time.Now()
-	timer := time.AfterFunc(limit, func() { e.leave(&e.removal) })
-	defer timer.Stop()
-	err, answered := e.awaitAnswer(&e.removal)
-	switch {
-	case !answered:
-		return e.unconfirmed(fmt.Errorf("no answer within %v", limit))
-	case e.repeats != nil:
-		return e.awaitRepeats(err, limit-time.Since(began))
-	}
-	return e.explain(err)
-}
-
-// delete sends the Delete. If the store does not answer, delete retries until
-// it gets an answer or the session ends.
-func (e *Entry) delete() {
-	err := e.session.Delete(context.Background(), e.queue.Name, e.lastPlace(), e.removalCause())
-	if e.mayRepeat(err) {
-		e.repeats = e.newTask(e.deleteAgain, e.removed)
-		e.repeats.tries++
-		e.answer(&e.removal, err, true)
-		e.repeats.run()
-		e.session.settle(e.queue.Name)
-		return
-	}
-	e.removed()
-	if !e.answer(&e.removal, err, false) {
-		e.session.settle(e.queue.Name)
-		e.reportLate(err)
-	}
-}
-
-// deleteAtClose sends the Delete when the client is being closed. It is not
-// repeated, because the node goes with the session.
-func (e *Entry) deleteAtClose(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := e.session.Delete(ctx, e.queue.Name, e.lastPlace(), e.removalCause())
-	e.removed()
-	if e.mayRepeat(err) {
+	repeats, err := e.remove(ctx)
+	if repeats == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v", limit)
+	}
+	if !e.session.client.Go(repeats.run) {
+		repeats.onEnd() // the node goes with the session
 		return e.unconfirmed(err)
 	}
-	return e.explain(err)
-}
-
-// reportLate reports the answer to a Delete whose caller has returned.
-func (e *Entry) reportLate(err error) {
-	var refused *refusal
-	if err = e.explain(err); errors.As(err, &refused) {
-		err = refused.err
-	} else {
-		err = nil
+	select {
+	case <-repeats.done:
+		return e.explain(repeats.err)
+	case <-ctx.Done():
+	case <-e.session.client.Closed:
+		return errClosing
 	}
-	e.queue.Reaped(e.Place().Name, 1, err)
+	return e.unconfirmed(err)
 }
 
-func (e *Entry) mayRepeat(err error) bool {
-	return err != nil && e.session.Err() == nil && mayPass(err)
+// remove sends the Delete. If the store does not answer, remove also returns the
+// task that repeats it, and the session's next calls for the queue wait for that.
+func (e *Entry) remove(ctx context.Context) (repeats *task, err error) {
+	if loss := e.beginRemoval(); loss != nil {
+		return nil, loss
+	}
+	if err = e.session.Err(); err == nil { // else the store removes the node with the session
+		err = e.delete(ctx, e.lastPlace(ctx), e.removalCause())
+	}
+	if err == nil || e.session.Err() != nil || !mayPass(err) {
+		e.removed()
+		return nil, e.explain(err)
+	}
+	e.session.leave(e.queue.Name)
+	repeats = e.newTask(e.deleteAgain, func() {
+		e.removed()
+		e.session.settle(e.queue.Name)
+	})
+	repeats.tries++
+	return repeats, err
 }
 
 // explain returns the error of Remove for the store's answer to the Delete.
@@ -105,56 +80,52 @@ func (e *Entry) explain(err error) error {
 	case e.session.Err() != nil:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	e.logRefusal(name, err)
 	return &refusal{name, err}
-}
-
-// awaitRepeats waits until the repeats of the Delete have ended, or the limit
-// passes. The argument err is the error of the first Delete.
-func (e *Entry) awaitRepeats(err error, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-e.repeats.done:
-		switch {
-		case e.repeats.err == nil:
-			return nil
-		case e.session.endedByStore():
-			return e.explain(e.repeats.err)
-		case e.session.Err() == nil:
-			return &refusal{e.Place().Name, e.repeats.err}
-		}
-	case <-timer.C:
-	case <-e.session.client.Closed:
-		return errClosing
-	}
-	return e.unconfirmed(err)
 }
 
 func (e *Entry) unconfirmed(err error) error {
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, e.Place().Name, err)
 }
 
-// deleteAgain repeats a Delete. It treats ErrGone as success, because an
-// earlier attempt may have removed the node.
-func (e *Entry) deleteAgain(ctx context.Context) error {
-	err := e.session.Delete(ctx, e.queue.Name, e.Place(), driver.Changed)
-	switch {
-	case errors.Is(err, driver.ErrGone):
-		return nil
-	case err != nil && e.session.Err() == nil && !mayPass(err):
-		e.logRefusal(e.Place().Name, err)
+// delete sends a Delete, and logs a refusal.
+func (e *Entry) delete(ctx context.Context, p driver.Place, why driver.Cause) error {
+	err := e.session.Delete(ctx, e.queue.Name, p, why)
+	if err != nil && e.session.Err() == nil && !mayPass(err) && !errors.Is(err, driver.ErrGone) {
+		e.logger().Error("dlock: node cannot be removed and stays until the session ends",
+			"lock", e.queue.Name, "node", p.Name, "error", err)
 	}
 	return err
 }
 
-// Abandon removes the node of a call that failed, waiting at most 50 ms. A
-// refusal by the store is reported to Queue.Reaped.
-func (e *Entry) Abandon() {
-	var refused *refusal
-	if err := e.Remove(abandonTimeout); errors.As(err, &refused) {
-		e.queue.Reaped(refused.node, 1, refused.err)
+// deleteAgain repeats a Delete. It treats ErrGone as success, because an
+// earlier attempt may have removed the node.
+func (e *Entry) deleteAgain(ctx context.Context) error {
+	err := e.delete(ctx, e.Place(), driver.Changed)
+	if errors.Is(err, driver.ErrGone) {
+		return nil
 	}
+	return err
+}
+
+// Abandon removes the node of a call that failed, waiting at most 50 ms. So short
+// a limit must not interrupt the Delete, which therefore has a goroutine. If the
+// client is being closed, the node goes with the session.
+func (e *Entry) Abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	_ = e.detach(ctx, func() error {
+		var refused *refusal
+		repeats, err := e.remove(context.Background())
+		switch {
+		case repeats != nil:
+			repeats.run()
+		case errors.As(err, &refused):
+			e.queue.Reaped(refused.node, 1, refused.err)
+		case ctx.Err() != nil: // the caller has left
+			e.queue.Reaped(e.Place().Name, 1, nil)
+		}
+		return nil
+	}, func(error) {})
 }
 
 // removalCause returns the cause to send with Delete. Released tells the next
@@ -172,10 +143,10 @@ func (e *Entry) removalCause() driver.Cause {
 
 // lastPlace returns the place of the node after any Replace in flight has
 // ended. Otherwise Delete might overtake it and miss the node.
-func (e *Entry) lastPlace() driver.Place {
+func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.rename.underWay != nil && e.awaitReplace(context.Background()) == nil { // beginRemoval has interrupted it
+	for e.rename.underWay != nil && e.awaitReplace(ctx) == nil { // beginRemoval has interrupted it
 	}
 	return e.place
 }
