@@ -1,6 +1,7 @@
 package dsn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,13 @@ import (
 type Secret struct {
 	text    func() string // returns the password in the login; nil if there is none
 	login   string        // "nobody" or "user" if Login found no password; otherwise empty
-	name    string        // the parameter that names the file
+	name    string        // of the parameter with the file; empty for password_file
 	file    string
 	program func(context.Context) (string, error)
 }
 
 // AddTo makes p accept the parameter password_file, and store it in s.
-func (s *Secret) AddTo(p Parameters) { s.AddAs(p, "password_file") }
+func (s *Secret) AddTo(p Parameters) { p["password_file"] = Text(&s.file) }
 
 // AddAs is like AddTo for a parameter of another name.
 func (s *Secret) AddAs(p Parameters, name string) { s.name, p[name] = name, Text(&s.file) }
@@ -54,7 +55,7 @@ func (s *Secret) Check(given bool, program func(context.Context) (string, error)
 	s.program = program
 	switch {
 	case given && s.file != "":
-		return errors.New("a password and " + s.name + ": leave one of them out")
+		return errors.New("a password and " + cmp.Or(s.name, "password_file") + ": leave one of them out")
 	case program != nil && (given || s.file != ""):
 		return errors.New("a password or password_file, although the program has a function Password: leave it out")
 	case s.login == "nobody" && s.Changes():
@@ -88,7 +89,7 @@ func (s *Secret) Read(ctx context.Context) (string, error) {
 	case s.file != "":
 		password, err := readPassword(s.file)
 		if err != nil {
-			return "", &FileError{fmt.Errorf("%s: %w", s.name, err)}
+			return "", &FileError{fmt.Errorf("%s: %w", cmp.Or(s.name, "password_file"), err)}
 		}
 		return password, nil
 	case s.text != nil:
