@@ -76,6 +76,7 @@ func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	if kv.settings.emptyNew {
 		add(driver.Warning, "leave empty_is_new out of the data source name", "empty_is_new is for tests: a lock may have two holders if the stream is removed")
 	}
+	add(driver.OK, "", "%d messages, and sequence %d, with room for %d more", i.State.Messages, i.State.LastSeq, math.MaxInt64/10-i.State.LastSeq)
 	if _, err := kv.Write(ctx, cas.Entry{Key: "q/dlock-check", Value: []byte("{}"), Revision: math.MaxInt64 / 2}); !errors.Is(err, cas.ErrConflict) {
 		return found, err
 	}
