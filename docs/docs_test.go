@@ -496,32 +496,6 @@ func TestEveryNameForDriversExists(t *testing.T) {
 	}
 }
 
-// TestReliabilityCountsTheFaults checks three numbers in reliability.md: the
-// patches that put a fault into the lock, those that the simulation detects,
-// and the remaining ones.
-func TestReliabilityCountsTheFaults(t *testing.T) {
-	patches, err := filepath.Glob(filepath.Join(root, "internal/plant/faults/*.patch"))
-	require.NoError(t, err)
-	seen := 0
-	for _, patch := range patches {
-		text, err := os.ReadFile(patch)
-		require.NoError(t, err)
-		if strings.Contains(string(text), "\nSeeds: ") {
-			seen++
-		}
-	}
-	page := strings.Join(strings.Fields(read(t, "docs/contribute/reliability.md")), " ")
-	drivers := strings.Count(read(t, "dlocktest/testdata/broken-drivers.txt"), ":\n")
-	for _, words := range []string{
-		fmt.Sprintf("| %d broken drivers |", drivers),
-		fmt.Sprintf("holds %d faults,", len(patches)),
-		fmt.Sprintf("The simulation detects %d of them", seen),
-		fmt.Sprintf("other %d, faults", len(patches)-seen),
-	} {
-		assert.True(t, strings.Contains(page, " "+words+" "), "docs/contribute/reliability.md does not say: %s", words)
-	}
-}
-
 // TestTheWorkflowRunsTheTwoCommands checks that the GitHub workflow runs the
 // two commands from the start of README.md: the demo and make test.
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {

