@@ -63,7 +63,7 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// next returns what a watch sends, which takes less than five minutes.
+// next returns what a watch sends within five minutes.
 func next(w driver.Watch) (cause driver.Cause, ok bool) {
 	select {
 	case cause = <-w.C:
@@ -73,7 +73,7 @@ func next(w driver.Watch) (cause driver.Cause, ok bool) {
 	}
 }
 
-// requests returns the number of requests since the last call.
+// requests returns the numbers of gets, scans and writes since the last call.
 func (m *memory) requests() (n [3]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,14 +97,14 @@ func TestAnUncontendedLockCostsTwoRequests(t *testing.T) {
 	})
 }
 
-// A holder that has had a notice of a new contender reads the queue before it
-// leaves, because a write on the old condition would fail.
+// A holder that was notified of a new contender reads the queue before its
+// release, because a write on condition of the old revision would fail.
 func TestAHandOverCostsALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		a, b := connect(t, noticing{m}), connect(t, noticing{m})
 		held := create(t, a, "q")
-		for range 4 { // they begin to listen when they wait
+		for range 4 { // a session listens when it waits
 			waits := create(t, b, "q")
 			time.Sleep(time.Second)
 			m.requests()
@@ -174,8 +174,8 @@ func TestAHandOverInASessionCostsOneRequest(t *testing.T) {
 	})
 }
 
-// lost makes the store lose the next write or, if it is not late, only the
-// answer. It returns a function that lets the write arrive nevertheless.
+// lost makes the store lose the answer to the next write or, if late is set,
+// the write itself. It returns a function that lets the write arrive.
 func (m *memory) lost(late bool) (arrive func() error) {
 	var write func() error
 	m.lose = func(e Entry, guard []Entry) bool {
@@ -187,7 +187,7 @@ func (m *memory) lost(late bool) (arrive func() error) {
 }
 
 // A request that hangs in the network may arrive after the session has cleaned
-// up behind it, even if the queue looks as it did before.
+// up behind it. It must fail even if the queue then looks as it did before.
 func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,6 @@ func TestCloseAfterTheLocksWereReleasedCostsOneRequest(t *testing.T) {
 	})
 }
 
-// nodes returns the nodes of the queue q.
 func (m *memory) nodes(t *testing.T) []session.Row {
 	q, err := decode(m.entries["q/q"])
 	require.NoError(t, err)
@@ -266,8 +265,8 @@ func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
 	assert.Len(t, m.nodes(t), 1)
 }
 
-// Whoever removes a session's key leaves its nodes, which must not block, and
-// must not return.
+// If an operator removes a session's key, the nodes stay in the store. They
+// must not block, and must not be seen again.
 func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -289,7 +288,7 @@ func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 	})
 }
 
-// A waiter that has seen the session alive finds out with its next heartbeat.
+// A waiter that has seen the session alive learns of its end at a heartbeat.
 func TestAWaiterPrunesASessionThatItKnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -329,8 +328,8 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 	})
 }
 
-// A heartbeat that comes between the look and the removal saves the session, and
-// a look at old data does not cost it its nodes.
+// A heartbeat between the search for an ended session and the removal of its
+// key saves the session. Nor does reading old data cost a session its nodes.
 func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

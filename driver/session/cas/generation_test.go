@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// lossy is a memory that names its generation.
+// lossy is a memory with a generation, which the test can change.
 type lossy struct {
 	*memory
 	now atomic.Value // a session.Begun
@@ -66,7 +66,7 @@ func TestNoSessionBeginsDuringAGrace(t *testing.T) {
 	})
 }
 
-// A deposed leader, or a server whose backup was restored, may answer.
+// The answer may come from a deposed leader, or from a restored backup.
 func TestAnOlderStateThanBeforeIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -90,7 +90,7 @@ func TestAnOlderStateThanBeforeIsNotBelieved(t *testing.T) {
 // bare is a memory whose writes have no guard.
 type bare struct{ *memory }
 
-// refusing is a bare one that refuses one read of a session's key.
+// refusing is a bare memory that refuses one read of a session's key.
 type refusing struct {
 	bare
 	next atomic.Bool
@@ -161,7 +161,7 @@ func TestAChangeThatWasStoredDespiteAConflictIsNotMadeTwice(t *testing.T) {
 	})
 }
 
-// The leader of a minority does not know sessions that began later.
+// A leader that is cut off with a minority does not know newer sessions.
 func TestWithoutGuardsAMissingSessionHasToBeProved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -67,21 +67,21 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 
 // queue is the value of a queue's key.
 //
-// The write that adds a node does not know its own revision, which is the token
-// and sequence. Until the queue is written again, both are therefore zero, also
-// in the name. Readers fill them in, and so must any other program before it
-// writes the key.
+// The token and sequence of a node are the revision of the write that adds it,
+// which is not known in advance. Until the next write of the queue, both are
+// therefore stored as zero, also in the name. Readers fill them in, and so must
+// any other program before it writes the key.
 type queue struct {
 	session.Queue
 	Last     int64    // the greatest token so far
 	Base     int64    `json:",omitempty"` // of the generation in which the key was written
 	Layout   int      `json:",omitempty"` // version of this type
-	Writes   []string `json:",omitempty"` // random names of the latest ones, oldest first
+	Writes   []string `json:",omitempty"` // random names of the latest writes, oldest first
 	revision int64
 }
 
-// remembered is the number of Writes. A session whose write was stored although
-// the store has reported a conflict finds its name there.
+// remembered is how many Writes a queue keeps. They show a session whether its
+// write was stored although the store has reported a conflict.
 const remembered = 16
 
 // layout is the version of the type queue. It changes whenever clients of an
@@ -116,14 +116,14 @@ func (q queue) snapshot() session.Snapshot { return q.Snapshot(q.revision + 1) }
 
 // cached is what the session knows about a key.
 type cached struct {
-	turn  chan struct{} // holds an element while the session changes a queue, so that its own changes need not conflict
+	turn  chan struct{} // holds an element while the session changes a queue, so that its own changes do not conflict
 	Entry               // the latest one; this and the rest are guarded by store.mu
 	since time.Time     // when it was first seen
 	used  time.Time     // when the session last used it
-	known bool          // nothing later was noticed
+	known bool          // whether no later change was noticed
 }
 
-// with calls f with what the session knows about a key that it uses now.
+// with calls f with what the session knows about a key, and notes the use.
 func (s *store) with(key string, f func(*cached)) *cached {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func (s *store) with(key string, f func(*cached)) *cached {
 	return c
 }
 
-// learn records an entry that the store has returned or written, and returns when
-// the session first saw it. If it is old, a write on its condition fails.
+// learn records an entry that the store has returned or written, and returns
+// when the session first saw it. An old entry only makes a write fail.
 func (s *store) learn(e Entry) (since time.Time) {
 	s.with(e.Key, func(c *cached) {
 		if c.Revision != e.Revision {
@@ -176,9 +176,9 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 }
 
 // edit changes a queue with f, on the condition that the session with that ID
-// lives, or that it does not. f may get an old queue from the cache, but then its
-// error does not count. If edit does not make the change, and never will, the
-// error is Refused.
+// lives or, if lives is false, does not. If f fails with an old queue from the
+// cache, edit tries again with the current one. If edit does not make the
+// change, and never will, the error is Refused.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
 	turn := s.with(queueKey(name), func(*cached) {}).turn
 	select {
@@ -187,10 +187,10 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 	case <-ctx.Done():
 		return q, session.Refused(ctx.Err())
 	}
-	write, doubts := rand.Text()[:8], []string(nil) // the latest Writes before each try that may have been stored
+	write, doubts := rand.Text()[:8], []string(nil) // for each try that may have been stored, the last of Writes before it
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
-		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // then the queue was not the reason
+		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // if the queue is the same, the guard has caused the conflict
 		if sent = e.Revision; failed == nil && (guard.Value != nil) != lives {
 			failed = errEnded
 		}
@@ -262,9 +262,9 @@ func (s *store) unguarded() bool {
 	return ok && u.Unguarded()
 }
 
-// confirm makes sure that the session existed when a node was added. A node of a
-// session that has ended would block the queue until others meet it. If the read
-// is refused, the node is there nevertheless.
+// confirm makes sure that the session existed when a node was added. The node
+// of an ended session would block the queue until other sessions find it. If
+// the read is refused, the error is not Refused, because the node is there.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
 	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -294,16 +294,16 @@ type life struct {
 	Nonce   string // because some stores ignore a write that changes nothing
 }
 
-// over reports whether a key has kept its revision for at least d and, if it is a
-// session's, for the timeout, since this session first saw it.
+// over reports whether this session has seen the same revision of a key for at
+// least d and, if it is a session's key, for that session's timeout.
 func (s *store) over(e Entry, d time.Duration) bool {
 	var v life
 	since := s.learn(e)
 	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= max(v.Timeout, d)
 }
 
-// sign writes the session's key, or removes it at the end. A conflict comes from
-// another heartbeat, which may have had no answer, or from whoever ended it.
+// sign writes the session's key, or removes it if end is set. A conflict comes
+// from another heartbeat, perhaps unanswered, or from the session's end.
 func (s *store) sign(ctx context.Context, end bool) error {
 	for fresh := false; ; fresh = true {
 		e, err := s.get(ctx, sessionKey(s.id), fresh)
@@ -328,8 +328,8 @@ func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, er
 	return s.generation.Begun, s.sign(ctx, false)
 }
 
-// Beat makes the session call Expire at once. It asks for the generation after
-// it has written, because the write may have been made in another one.
+// Beat returns zero, so that the session calls Expire at once. It asks for the
+// generation after its write, which may have been made in a new one.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	err := s.sign(ctx, false)
 	if g, ok := s.kv.(Generational); ok {
@@ -344,8 +344,8 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	return 0, err
 }
 
-// End removes the nodes once the key is gone, because then no change succeeds
-// that is still under way.
+// End removes the nodes after the session's key, because without the key, no
+// change that is still under way succeeds.
 func (s *store) End(ctx context.Context) (failed error) {
 	defer s.kv.Close()
 	if err := s.sign(ctx, true); err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -357,7 +357,7 @@ func (s *store) End(ctx context.Context) (failed error) {
 	return failed
 }
 
-// Cancel writes each queue, after which no Create under way succeeds.
+// Cancel writes each queue, so that Creates under way fail with a conflict.
 func (s *store) Cancel(ctx context.Context, creates []session.Change) (failed error) {
 	if err := s.sign(ctx, false); err != nil {
 		return err
@@ -429,7 +429,7 @@ func (s *store) Walk(ctx context.Context, _ string) (queues []string, err error)
 }
 
 // Expire removes the nodes of ended sessions from the queues that this session
-// uses. An error leaves them to the next call.
+// uses. After an error, the next call does the rest.
 func (s *store) Expire(ctx context.Context) (more bool, err error) {
 	for id, names := range s.met() {
 		if !s.ended(ctx, id) {
@@ -442,13 +442,13 @@ func (s *store) Expire(ctx context.Context) (more bool, err error) {
 	return false, ctx.Err()
 }
 
-// nearest is how many living sessions ahead of its node in a queue a session
-// looks for. Those look for others in turn.
+// nearest is the number of living sessions, right ahead of its own node in a
+// queue, that a session checks. They in turn check others.
 const nearest = 4
 
-// met returns the sessions to look for, with the queues that they share with this
-// one. Behind sessions that have been silent for long, it adds more. It forgets
-// what has not been used for long.
+// met returns the sessions to check, with the queues that they share with this
+// one. It adds more if some have been silent for long. It also forgets keys
+// that have not been used for long.
 func (s *store) met() map[string][]string {
 	met := make(map[string][]string)
 	s.mu.Lock()
@@ -465,7 +465,7 @@ func (s *store) met() map[string][]string {
 		q, _ := decode(c.Entry)
 		own, left := slices.IndexFunc(q.Nodes, func(n session.Row) bool { return n.Owner == s.id }), 0
 		if own <= 0 {
-			left = nearest // at the end of the queue, for which nobody else looks
+			left = nearest // the last ones in the queue, which nobody else checks
 		}
 		for _, n := range slices.Backward(q.Nodes) {
 			switch is := s.cache[sessionKey(n.Owner)]; {
@@ -503,9 +503,9 @@ func (s *store) ended(ctx context.Context, id string) bool {
 
 const tidyAfter = time.Hour
 
-// Tidy removes the keys of sessions that have expired, and of queues without
-// nodes, that have not changed for an hour. The first call makes no request, so
-// that short sessions do not tidy.
+// Tidy removes keys that have not changed for an hour: those of expired
+// sessions, and of queues without nodes and value. The first call makes no
+// request, so that short sessions do not tidy.
 func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	if !s.tidies {
 		s.tidies = true
@@ -515,7 +515,7 @@ func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	for _, e := range all {
 		if q, bad := decode(e); bad == nil && len(q.Nodes) == 0 && q.Setter == 0 && s.over(e, tidyAfter) {
 			e.Value = nil
-			_, _ = s.write(ctx, e) // an error leaves it to the next time
+			_, _ = s.write(ctx, e) // after an error, the next run does it
 		}
 	}
 	return false, err
@@ -551,8 +551,8 @@ func (n *notifier) watch(ctx context.Context) {
 	}
 }
 
-// changed is called with each notice. It spares a write on a condition that is
-// known to be old, but the session believes nothing that it has not read.
+// changed is called with each notice. It makes the session read the queue
+// before it writes it again, and at once if a watched node seems to be gone.
 func (n *notifier) changed(e Entry) {
 	n.mu.Lock()
 	if c := n.cache[e.Key]; c != nil && e.Revision > c.Revision {
