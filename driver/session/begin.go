@@ -16,7 +16,7 @@ var errGrace = errors.New("leases of an earlier generation may not be over")
 
 const lostData = "the store is new or has lost data: no lock is granted"
 
-// begin begins the session in the store. If the store is new or has lost data,
+// begin starts the session in the store. If the store is new or has lost data,
 // begin first waits until all leases of earlier holders are over.
 func (s *Session) begin(ctx context.Context) error {
 	began := time.Now()
@@ -50,9 +50,9 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// beginOnce makes one request to begin the session. Its time limit is the session
-// timeout, because a later answer is useless, but at least five seconds to
-// connect.
+// beginOnce makes one request to begin the session. The request may take as
+// long as the session timeout, after which an answer would be useless, but at
+// least five seconds, so that there is time to connect.
 func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
 	defer cancel()

@@ -33,8 +33,8 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 }
 
 // removeLate removes the node of a Create whose caller gave up early. Each
-// attempt takes a slot, as a caller does. If the store refuses, it would refuse
-// a repeat, too, so the node stays until the session ends.
+// attempt takes a slot, like a request for a caller. If the store refuses, it
+// would refuse a repeat, too, so the node stays until the session ends.
 func (s *Session) removeLate(c Change) {
 	for {
 		select {
@@ -86,7 +86,7 @@ func contenders(all []Node) []driver.Node {
 
 // armCreated arms the watch that Create returns. It makes a request only if the
 // session might otherwise miss the removal of the node ahead. If the request
-// fails, there is no watch, and the caller of Create calls Watch.
+// fails, there is no watch, and the caller of Create has to call Watch.
 func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
 	if c.Predecessor == nil || len(j.Ahead) == 0 {
 		return w
@@ -96,7 +96,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 		return w
 	}
 	ahead := j.Ahead[i]
-	s.looks.know(c.Queue, r.Snapshot) // the next look compares with this, and so notices a release
+	s.looks.know(c.Queue, r.Snapshot) // so that the next look can notice a release
 	switch {
 	case s.notifier == nil:
 		w = s.watches.Arm(c.Queue, j.Place, ahead)
@@ -118,8 +118,8 @@ type orphans struct {
 	running bool // whether cancelOrphans is running
 }
 
-// cancelsAtOnce limits the number of Creates that one request cancels. Without
-// batches, many calls on a broken connection would block a lock for long.
+// cancelsAtOnce limits how many Creates one request cancels. One by one, the
+// nodes of many calls on a broken connection would block a lock for long.
 const cancelsAtOnce = 100
 
 // orphan makes the store cancel Creates, in the background.
@@ -136,9 +136,9 @@ func (s *Session) orphan(creates ...Change) {
 // cancelPause is the time between two attempts to cancel Creates.
 const cancelPause = 50 * time.Millisecond
 
-// cancelOrphans cancels orphans until there are none. After an error it puts
-// them back at the end and cancels fewer at once, because the error may concern
-// only some of the nodes.
+// cancelOrphans cancels orphans until there are none. After an error it moves
+// them to the end of the list and cancels fewer at once, because the error may
+// concern only some of the nodes.
 func (s *Session) cancelOrphans() {
 	most := cancelsAtOnce
 	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {

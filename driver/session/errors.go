@@ -23,16 +23,16 @@ func (r refused) Unwrap() error { return r.error }
 var ErrLost = fmt.Errorf("%w: %w", driver.ErrSessionEnded, driver.ErrLostData)
 
 // Login marks the error of a connection that failed because of a password, a
-// certificate or their files. Once they were right (see [Trust]), the error also
-// matches driver.ErrUnavailable, because somebody may be about to replace them.
-// Login does not change the text.
+// certificate or their files. If they have been right before (see [Trust]), the
+// error also matches driver.ErrUnavailable, because somebody may be about to
+// replace them. Login does not change the text.
 func Login(err error) error { return login{err} }
 
 type login struct{ error }
 
 func (l login) Unwrap() error { return l.error }
 
-// replaced makes an error of [Login] match driver.ErrUnavailable.
+// replaced makes an error marked by [Login] match driver.ErrUnavailable.
 func replaced(err error) error {
 	if errors.As(err, new(login)) && !errors.Is(err, driver.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -40,12 +40,12 @@ func replaced(err error) error {
 	return err
 }
 
-// Trust is what a connector knows about its password and certificates: once a
-// session has begun, they were right. The zero Trust has seen no session.
+// Trust remembers whether a session of a connector has begun, which proves that
+// the password and certificates were right. The zero Trust has seen none.
 type Trust struct{ begun atomic.Bool }
 
-// Result turns the result of [Connect] or [Observe], or an earlier error, into
-// that of the connector.
+// Result returns what the connector's method must return. The parameters are
+// the results of [Connect] or [Observe], or an error that came before.
 func (t *Trust) Result(s *Session, err error) (driver.Session, error) {
 	if err == nil {
 		t.begun.Store(true)
@@ -64,7 +64,7 @@ func unknownOutcome(err error) bool {
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// explain returns the error for the caller of a method, named by what.
+// explain says in err what failed where, or why the session has ended.
 func (s *Session) explain(what, queue string, err error) error {
 	if ended := s.lease.Err(); ended != nil {
 		return ended
@@ -76,8 +76,8 @@ func (s *Session) explain(what, queue string, err error) error {
 }
 
 // inTime replaces an error that matches one of package context. Such an error
-// comes from a time limit, usually of the session or the store. The caller would
-// take it for the end of its own ctx.
+// comes from a time limit, usually of the session or the store, but the caller
+// would take it for the end of its own ctx.
 func inTime(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
@@ -94,8 +94,9 @@ func inTime(err error) error {
 }
 
 // CheckLayout returns an error unless the data of a store have the layout that
-// this program reads and writes. what names all that has to be deleted to begin
-// anew. Retrying is pointless, so the error does not match driver.ErrUnavailable.
+// this program needs. The parameter what names the data to delete to begin
+// anew. Retrying is pointless, so the error does not match
+// driver.ErrUnavailable.
 func CheckLayout[T comparable](what string, found, own T) error {
 	if found == own {
 		return nil

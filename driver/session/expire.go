@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// beat sends a heartbeat. If the deadline of a session comes before the next
+// beat sends a heartbeat. If the deadline of some session comes before the next
 // heartbeat, beat also plans a search for expired sessions at that time. The
-// heartbeats of expireOnce plan none. Otherwise one session with a short
-// timeout would make all waiting sessions search as often.
+// heartbeats of expireOnce plan none, because otherwise one session with a
+// short timeout would keep all waiting sessions searching.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
@@ -22,8 +22,8 @@ func (s *Session) beat(ctx context.Context) error {
 
 func (s *Session) renew(ctx context.Context) (next time.Duration, err error) {
 	if next, err = s.store.Beat(ctx); err == nil {
-		// A server may report success for a heartbeat that was cancelled before
-		// it was replicated.
+		// A server may report success although the heartbeat was cancelled
+		// before it was replicated. It then counts as failed.
 		err = ctx.Err()
 	}
 	return next, s.endIfGone(err)
@@ -93,8 +93,8 @@ func (s *Session) expireOnce(ctx context.Context) (more bool, err error) {
 // tidyPause is the time between two runs of a Tidier.
 const tidyPause = time.Hour
 
-// tidy makes the store remove what unused queues leave behind, because that
-// would accumulate if programs keep locking new names.
+// tidy makes the store remove what unused queues leave behind, which would
+// accumulate if programs keep locking new names.
 func (s *Session) tidy() {
 	t := optional[Tidier](s.store)
 	if t == nil {

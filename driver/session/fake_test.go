@@ -25,8 +25,8 @@ type fake struct {
 	released string
 	requests map[string]int // number of requests, by method
 
-	// before is called before each request is carried out. after is called with
-	// the request's error afterwards, and may replace it.
+	// The functions before and after, if set, are called before and after each
+	// request is carried out. They can make it fail.
 	before, after func(ctx context.Context, what string) error
 
 	next     time.Duration // how long until the deadline of a live session; zero if there is none
@@ -124,7 +124,7 @@ func (f *fake) other(c Change) {
 	_, _ = f.do(c)
 }
 
-// set calls change while no request is carried out.
+// set calls the function change while no request is carried out.
 func (f *fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,12 +160,12 @@ func (f *fake) Look(ctx context.Context, ask []Query) (found []Snapshot, err err
 	return found, err
 }
 
-// inspected is a fake that is an Inspector.
+// inspected is a fake that also implements Inspector.
 type inspected struct{ *fake }
 
 func (inspected) Walk(context.Context, string) ([]string, error) { return nil, nil }
 
-// expirer is a fake that ends the other session by Expire.
+// expirer is a fake whose method Expire ends the other session.
 type expirer struct{ *fake }
 
 func (f expirer) Expire(ctx context.Context) (ended bool, err error) {
@@ -178,7 +178,7 @@ func (f expirer) Expire(ctx context.Context) (ended bool, err error) {
 	return ended, err
 }
 
-// notifier is a fake that announces removals. The test calls host to do so.
+// notifier is a fake that announces removals when the test calls host.
 type notifier struct {
 	*fake
 	host *Host
@@ -246,7 +246,7 @@ func (f *fake) lateBy(t *testing.T) time.Duration {
 	return f.ended.Sub(f.deadline)
 }
 
-// hang returns a before or after with which the named requests are never answered.
+// hang returns a before or after function that lets the named requests hang.
 func hang(names ...string) func(context.Context, string) error {
 	return func(ctx context.Context, what string) error {
 		if slices.Contains(names, what) {

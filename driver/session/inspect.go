@@ -106,7 +106,6 @@ func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f fun
 	})
 }
 
-// view calls f for a caller, if the store is an Inspector.
 func view[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
 	if s.inspect == nil {
 		return v, errors.ErrUnsupported
@@ -115,9 +114,9 @@ func view[T any](ctx context.Context, s *Session, what, queue string, f func(con
 	return v, s.explain(what, queue, err)
 }
 
-// Check implements driver.Checker for a connector: it connects, and calls check
-// with the session's store. If advise knows what to do about an error of
-// Connect, that is the only finding.
+// Check implements driver.Checker for a connector: it connects, and calls the
+// function check with the session's store. If Connect fails and the function
+// advise knows what to do, that is the only finding.
 func Check(ctx context.Context, c driver.Connector, advise func(error) string, check func(Store) []driver.Finding) ([]driver.Finding, error) {
 	s, err := c.Connect(ctx)
 	if advice := advise(err); advice != "" {
@@ -140,7 +139,7 @@ func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, va
 	if err := driver.CheckValue(value); err != nil {
 		return s.explain("set value", queue, err)
 	}
-	c := Change{Kind: SetValue, Queue: queue, Place: p, Data: append([]byte{}, value...)} // never nil, which means no value
+	c := Change{Kind: SetValue, Queue: queue, Place: p, Data: append([]byte{}, value...)} // not nil, which would mean no value
 	return s.operate(ctx, "set value", c)
 }
 

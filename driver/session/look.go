@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// looks holds the latest snapshots of the watched queues. A look reads a queue.
+// looks holds the snapshots of watched queues that Store.Look returned last.
 type looks struct {
 	woken  chan struct{} // receives after a watch was armed
 	called chan struct{} // receives if queues must be looked at now
@@ -68,7 +68,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// look compares the watches with the store until the session ends: immediately
+// look compares the watches with the store until the session ends, at once
 // after a call of looks.now, and otherwise after a pause.
 func (s *Session) look() {
 	defer s.watches.End()
@@ -106,7 +106,7 @@ func (s *Session) look() {
 		if called {
 			queues = s.looks.take(queues)
 		}
-		if quiet := pause == s.config.Longest; quiet { // one more request does not matter
+		if quiet := pause == s.config.Longest; quiet { // when looks are rare, one more request does not matter
 			s.subscribeAgain()
 		}
 		if s.lookAt(queues, await) {
@@ -123,9 +123,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look. If the store announces every
-// change that the watches need, it is a quarter of the session timeout, because
-// looks then only make up for lost notices. Otherwise it is polling.
+// pause returns the time until the next look. It is the parameter polling or,
+// if the store announces every change that the watches need, a quarter of the
+// session timeout, because looks then only make up for lost notices.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	for _, queue := range s.watches.Queues() {
 		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||
@@ -136,11 +136,11 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// turn returns the time before which no waiter of the session should get its
-// lock. It counts half the shortest pause for each node ahead. A holder watches
-// only its own node, which is not urgent. If the session waits in one queue and
-// may get the lock soon, await is a query for which the store itself waits
-// until the node ahead is removed.
+// turn estimates in far for how long no waiter of the session can get its lock:
+// half the shortest pause for each node ahead. A holder is not urgent either,
+// as it watches only its own node. If the session waits in one queue and may
+// get the lock soon, turn instead returns the query await, for which the store
+// itself waits until the node ahead is removed.
 func (s *Session) turn() (far time.Duration, await Query) {
 	if s.notifier != nil {
 		return 0, Query{} // polls are rare, and the loop would be slow for many waiters
@@ -163,8 +163,8 @@ func (s *Session) turn() (far time.Duration, await Query) {
 	return far, Query{}
 }
 
-// nearby limits how many nodes may be ahead of a waiter that waits in the
-// store, because MariaDB takes a chain of 32 waiters for a deadlock.
+// nearby limits how many nodes may be ahead of a waiter that lets the store
+// wait, because MariaDB takes a chain of 32 such waiters for a deadlock.
 const nearby = 16
 
 // lookAt looks at watched queues, and reports whether any of them has changed.
@@ -202,7 +202,7 @@ func (s *Session) lookAt(queues []string, await Query) (changed bool) {
 }
 
 // subscribeAgain subscribes to the queues whose notices do not arrive, because
-// a subscription may have failed.
+// an earlier subscription may have failed.
 func (s *Session) subscribeAgain() {
 	if s.notifier == nil {
 		return
@@ -291,8 +291,8 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	return now, news
 }
 
-// differs reports whether the queue has changed since the snapshot before. It
-// is false if before is empty.
+// differs reports whether the queue has changed between two snapshots. It
+// returns false if the first one is the zero Snapshot.
 func (before Snapshot) differs(now Snapshot) bool {
 	if before.Version != 0 && now.Version != 0 {
 		return before.Version != now.Version
@@ -307,7 +307,7 @@ func (l *looks) know(queue string, now Snapshot) {
 	l.known[queue] = now
 }
 
-// forget forgets the queues that are not watched.
+// forget drops the snapshots of queues that are not watched.
 func (l *looks) forget(watched func(queue string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures that the pages show")
 
-// picture is a time line of rows, as an SVG.
+// picture is an SVG image of a time line with rows.
 type picture struct {
 	strings.Builder
 	rows int

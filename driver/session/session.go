@@ -22,14 +22,14 @@ type Config struct {
 	Server  func() string // address of the store, without secrets; nil if it has none
 
 	// Shortest and Longest limit the time between two polls of a waiting
-	// session. Within these limits it is an eighth of the time since the last
-	// change, so that polling prolongs a wait by at most an eighth. It is
-	// longer if other contenders wait ahead. The defaults are 2 ms and 250 ms.
+	// session. Within these limits it waits for an eighth of the time since the
+	// last change, so that polling prolongs a wait by at most an eighth, but
+	// longer behind other contenders. The defaults are 2 ms and 250 ms.
 	Shortest, Longest time.Duration
-	// If Awaits is set, Look waits for the removal of Query.Await. If the
-	// session waits in only one queue and may get the lock soon, it then calls
-	// Look again Shortest after the start of the last call, however long that
-	// call took.
+	// If Awaits is set, Look waits for the removal of Query.Await. A session
+	// that waits in only one queue and may get the lock soon then calls Look
+	// again when Shortest has passed since the start of the last call, or at
+	// once if that call took longer.
 	Awaits bool
 
 	// Requests limits the concurrent requests for callers, but not heartbeats
@@ -73,7 +73,7 @@ var (
 )
 
 // Connect begins a session. If it returns an error, it makes no more requests,
-// and the driver closes the store's connections.
+// and the driver must close the store's connections.
 func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	if c.Server == nil {
 		c.Server = func() string { return "" }
@@ -107,8 +107,8 @@ func Connect(ctx context.Context, store Store, c Config) (*Session, error) {
 	return s, nil
 }
 
-// optional returns store as a T, or nil if the store, or a store that it wraps,
-// is no T.
+// optional returns store as a T. It returns nil unless the store, and each
+// store that it wraps, is a T.
 func optional[T any](store Store) (none T) {
 	for inner := store; ; {
 		if _, ok := inner.(T); !ok {
@@ -122,13 +122,13 @@ func optional[T any](store Store) (none T) {
 	}
 }
 
-// limit is the time limit of a request. Its connection may go silent while
-// heartbeats succeed on others. The limit is at least two seconds, so that even
-// sessions with a short timeout can wait for a lock in the store.
+// limit is the time limit of a request. One is needed, as its connection may go
+// silent while heartbeats succeed on others. It is at least two seconds, so
+// that even sessions with a short timeout can wait for a lock in the store.
 func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.Second) }
 
-// ask makes one request, for a caller or in the background. ctx ends with the
-// session, if not before.
+// ask makes one request, for a caller or in the background. The ctx must end
+// with the session, if not before.
 func (s *Session) ask(ctx context.Context, request func(context.Context) error) error {
 	return replaced(inTime(s.within(ctx, s.limit(), request)))
 }
@@ -188,15 +188,15 @@ func (g *group) Close() {
 	g.all.Wait()
 }
 
-// patience is how long a ctx must still last to interrupt a request, which without
-// an answer would soon meet its own limit as well.
+// patience is how long a ctx must still last to be able to interrupt a request.
+// A request that is unanswered for that long would soon have met its own limit.
 const patience = time.Second
 
 // call runs f for a caller. If ctx ends first, call returns, but f goes on,
 // because nobody would know what an interrupted request has done, and because
 // client libraries close the connection of an interrupted request. The result
-// of f is then passed to late. Without late, a ctx that is not about to end may
-// interrupt f, which saves a goroutine: up to a third of a free lock.
+// of f then goes to late. If late is nil, a ctx that is not about to end may
+// interrupt f, which saves a goroutine: up to a third of a free lock's cost.
 func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, error), late func(T, error)) (v T, err error) {
 	if err := s.enter(ctx); err != nil {
 		return v, err
@@ -254,8 +254,8 @@ func (s *Session) enter(ctx context.Context) error {
 	}
 }
 
-// admit waits for room in the store. If the request itself waited for room, it
-// would keep its slot even after its caller gave up.
+// admit waits until the store has room. The request itself must not wait for
+// that, because it would keep its slot even after its caller gave up.
 func (s *Session) admit(ctx context.Context) error {
 	if s.admitter == nil {
 		return nil
@@ -270,7 +270,7 @@ func (s *Session) admit(ctx context.Context) error {
 	return err
 }
 
-// drop is passed to call as late if a late result needs no clean-up.
+// drop is the argument late of call if a late result needs no clean-up.
 func drop[T any](T, error) {}
 
 // List implements driver.Session.
@@ -297,7 +297,7 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func(cont
 	return r, s.explain(what, c.Queue, err)
 }
 
-// do sends a change. If the answer shows the queue, do tells the watches.
+// do sends a change. If the answer shows the queue, do tells the watches of it.
 func (s *Session) do(ctx context.Context, c Change) (r Result, err error) {
 	defer s.stop(s.notices.record(c.Queue))
 	a := s.asking(Query{Queue: c.Queue})
@@ -315,8 +315,8 @@ func (s *Session) do(ctx context.Context, c Change) (r Result, err error) {
 }
 
 // confirmGone returns err, which says that the session's own node is gone,
-// unless the node is in the queue. A store may not find a node while it renames
-// it, which a holder must not take for the loss of its lock.
+// unless the node is in the queue. A store may not find a node while renaming
+// it, and a holder must not take that for the loss of its lock.
 func (s *Session) confirmGone(ctx context.Context, c Change, err error) error {
 	now, failed := s.read(ctx, Query{Queue: c.Queue})
 	if failed != nil {
@@ -330,7 +330,7 @@ func (s *Session) confirmGone(ctx context.Context, c Change, err error) error {
 }
 
 // Delete implements driver.Session. If the outcome is unknown, it tries once
-// more, because other connections often still work.
+// more, because another connection may still work.
 func (s *Session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	c := Change{Kind: Delete, Queue: queue, Place: p, Cause: why}
 	_, err := s.change(ctx, "delete "+p.Name, c, func(ctx context.Context) (Result, error) {
@@ -371,8 +371,8 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return now, nil
 }
 
-// left tells the session's own watches that it has removed or renamed a node.
-// If the node was released, the watches of nodes behind it wait for the store's
+// left tells the session's own watches that the session has removed or renamed
+// a node. After a release, the waiters behind the node wait for the store's
 // announcement, unless the answer has shown the queue.
 func (s *Session) left(c Change, r Result) {
 	was := r.Place

@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// If ctx ends, the call returns, but its request goes on, because a client library
-// would close the connection, and nobody would know what the request has done.
+// If ctx ends, the call returns, but its request goes on. To interrupt it would
+// close the connection, and nobody would know what it has done.
 func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 	for name, leave := range map[string]func(*Session, context.Context) error{
 		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
 		"watch": func(s *Session, ctx context.Context) error { _, err := s.WatchQueue(ctx, "q"); return err },
 		"delete": func(s *Session, ctx context.Context) error {
-			for range 16 { // after which 100 ms are left, too
+			for range 16 { // the Delete is sent a second later, with 100 ms left
 				go s.List(context.Background(), "q")
 			}
 			synctest.Wait()
@@ -215,7 +215,7 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 
-		for _, what := range []string{"delete", "look"} { // which follows a Delete that finds no node
+		for _, what := range []string{"delete", "look"} { // a Delete that finds no node is followed by a look
 			f.set(func() { f.before = hang(what) })
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			began = time.Now()
@@ -310,7 +310,7 @@ func TestConnectWaitsForTheLeasesOfALostGeneration(t *testing.T) {
 type graceful struct {
 	*fake
 	until time.Time
-	hangs bool // after the first Begin of a Connect
+	hangs bool // whether the second Begin of a Connect hangs
 	begun int
 }
 
@@ -339,7 +339,7 @@ func TestAFailureOfCloseMatchesErrUnavailableAndSaysSoOnce(t *testing.T) {
 	}
 }
 
-// Many calls may be in flight on a connection when it breaks.
+// A connection may break with many calls in flight.
 func TestLostRepliesAreCleanedUpTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &canceller{fake: newFake()}
@@ -469,8 +469,8 @@ func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// With a long timeout, heartbeats are minutes apart. The latest heartbeat may
-// also have reported only a later deadline than that of the dead session.
+// With a long timeout, heartbeats are minutes apart, and the latest one may
+// have reported only a deadline after that of the dead session.
 func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -12,8 +12,9 @@ import (
 //
 // All methods are safe for concurrent use, except Begin, during which no other
 // method runs. Each ctx has a deadline and ends with the session. A caller's
-// ctx ends only a Delete, and not soon, so a request is answered or exceeds its
-// time limit. Once its ctx has ended, a method returns promptly.
+// ctx interrupts only a Delete that had time left: other requests are answered
+// or exceed their time limit. Once its ctx has ended, a method returns
+// promptly.
 //
 // An error matches driver.ErrUnavailable if a retry may succeed, or comes from
 // [Login] if it may succeed once somebody has replaced a password. It matches
@@ -36,16 +37,16 @@ type Store interface {
 	// expired sessions in Beat. If the session has ended because the store may
 	// have lost data, the error of Beat matches driver.ErrLostData.
 	Beat(ctx context.Context) (next time.Duration, err error)
-	// End removes the session, with its nodes. If a change of the session
-	// reaches the store later, it changes nothing. End also closes the store's
+	// End removes the session, with its nodes. Changes of the session that
+	// reach the store later have no effect. End also closes the store's
 	// connections, whether or not it succeeds. It is called again after an
 	// error, and does nothing if the session is not in the store.
 	End(ctx context.Context) error
 	// Do makes a change, in one step. See [Kind].
 	Do(ctx context.Context, c Change) (Result, error)
-	// Cancel removes the nodes of Creates whose outcome is unknown, and makes
-	// those that reach the store later change nothing. It is repeated until it
-	// succeeds. A store that learns the outcome of each Create has nothing to do.
+	// Cancel removes the nodes of Creates whose outcome is unknown. Those that
+	// reach the store later have no effect. The session repeats Cancel until it
+	// succeeds. A store that learns the outcome of each Create does nothing.
 	Cancel(ctx context.Context, creates []Change) error
 	// Look reads queues, each at one instant, and returns one Snapshot for each
 	// Query, in the same order.
@@ -102,16 +103,16 @@ type Change struct {
 
 // Result is the result of a change. All but Place is optional.
 type Result struct {
-	// Place is the new node of a Create, or the node of a Delete or a Replace
-	// as it was before, under the name that it had.
+	// Place is the new node of a Create. For a Delete or Replace, it is the
+	// node under the name that it had before.
 	Place   driver.Place
 	Created time.Time // when Create made the node, by the store's clock
 	// Snapshot is the queue right after a Create or, if Version is set, after
 	// any change. With it, the session need not look at the queue to update its
 	// own watches. Nodes is nil if unknown.
 	Snapshot
-	// Announced is the name of a node ahead whose removal the store announces,
-	// and did before the Create, or [Every]. It is empty if there is none.
+	// Announced is the name of a node ahead, or [Every], if the store already
+	// announced removals of it before the Create. Otherwise it is empty.
 	Announced string
 }
 

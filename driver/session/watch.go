@@ -125,7 +125,7 @@ func (s *Session) stop(a *arming) {
 	}
 }
 
-// told makes the session look at a queue if a watched node is gone.
+// told makes the session look at a queue if one of its watched nodes is gone.
 func (s *Session) told(queue string, gone func(name string) bool) {
 	if slices.ContainsFunc(s.watches.Names(queue), gone) {
 		s.looks.now(queue)
@@ -155,10 +155,10 @@ func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nod
 type Host struct{ s *Session }
 
 // Gone tells the session that a node was removed or renamed. Calls for the same
-// queue are in the order of the removals. A waiter takes the lock at once if
-// why is driver.Released and proof is the [Node.Proof] of that node, which this
-// session has read before. Otherwise the waiter looks at the queue, so that
-// nobody who can only send notices can hand over a lock. Gone includes Changed.
+// queue must be in the order of the removals. A waiter takes the lock at once
+// if why is driver.Released and proof is the [Node.Proof] that the session has
+// read for the node. Otherwise the waiter looks at the queue, so that nobody
+// who can only send notices can hand over a lock. Gone includes Changed.
 func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}
@@ -181,9 +181,9 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 // that one was added. It ends only the watches of the whole queue.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
-// Noticed tells the session of a change of a queue, and which nodes are gone by
-// it, which need not be right. If a watched node is, the session looks at the
-// queue.
+// Noticed tells the session that a queue has changed. The function gone says
+// which nodes the change has removed. It need not be right: if it names a
+// watched node, the session looks at the queue.
 func (h Host) Noticed(queue string, gone func(name string) bool) {
 	s := h.s
 	s.watches.Changed(queue)
@@ -231,7 +231,7 @@ func (h Host) Go(f func(ctx context.Context)) {
 	h.s.group.Go(func() { f(h.s.life) })
 }
 
-// looked is called after a look at the queue. losses is n.losses when it began.
+// looked is called after a look at the queue, with n.losses when it began.
 func (n *notices) looked(queue string, losses int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

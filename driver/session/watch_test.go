@@ -52,7 +52,7 @@ func TestANoticeWithTheProofHandsTheLockOnWithoutARequest(t *testing.T) {
 	})
 }
 
-// Not only the store can send notices. Nobody else knows the proof.
+// Others than the store can send notices, too, but do not know the proof.
 func TestANoticeWithoutTheProofOnlyMakesTheWaiterLook(t *testing.T) {
 	for _, proof := range []string{"", "guess"} {
 		synctest.Test(t, func(t *testing.T) {
