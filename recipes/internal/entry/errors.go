@@ -24,7 +24,7 @@ var (
 
 // Loss says why a granted entry was lost before its owner removed it.
 type Loss struct {
-	Node  string // the node's last name
+	Node  string // the latest name of the node
 	Cause error
 }
 
@@ -53,8 +53,8 @@ func mayPass(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// WithCause adds the cause of ctx to err if err reports that ctx was cancelled.
-// The error then says who cancelled it.
+// WithCause adds the cause of ctx to err if err reports that ctx was cancelled,
+// so that the error says who cancelled it.
 func WithCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || !errors.Is(err, context.Canceled) || errors.Is(err, cause) {

@@ -15,8 +15,8 @@ import (
 // faster than it can remove them. As each node delays the calls behind it, such
 // a queue would not recover even after the load has gone.
 //
-// Only Remove interrupts its Delete, which the reaper then repeats. Its limit is
-// long, and it saves another goroutine.
+// Only Remove interrupts its request, a Delete, which the reaper then repeats.
+// Remove has a long time limit, and so the Delete needs no other goroutine.
 
 // leftover counts the requests in a queue whose callers have returned:
 // unanswered Creates, and removals that are not confirmed.
@@ -26,7 +26,7 @@ type leftover struct {
 	change   chan struct{} // closed when all requests are confirmed or an attempt has failed
 }
 
-// leave counts one more request in the queue whose caller has returned.
+// leave counts one more request whose caller has returned.
 func (s *Grants) leave(queue string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +85,10 @@ func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
 	}
 }
 
-// detach runs request on another goroutine, and returns its error. If ctx ends
-// first, detach returns its error, and late gets that of the request. Until then
-// the session's next calls for the queue wait.
+// detach runs the function request on another goroutine, and returns its error.
+// If ctx ends first, detach returns the error of ctx, and the function late
+// gets that of the request. Until then the session's next calls for the queue
+// wait.
 func (e *Entry) detach(ctx context.Context, request func() error, late func(error)) error {
 	answer, left := make(chan error), make(chan struct{})
 	if !e.session.client.Go(func() {
@@ -122,8 +123,8 @@ func growStack() {
 	runtime.KeepAlive(&room)
 }
 
-// create sends a Create. If ctx ends first, create returns its error, and the
-// node is removed once the store has answered.
+// create sends a Create. If ctx ends first, create returns the error of ctx,
+// and the node is removed once the store has answered.
 func (e *Entry) create(ctx context.Context, n driver.NodeSpec) error {
 	if ctx.Done() == nil {
 		return e.createNow(ctx, n)

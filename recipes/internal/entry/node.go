@@ -13,9 +13,8 @@ const (
 	// watchAfter is how long after its grant an entry starts to watch its own
 	// node. Shorter holds thus save the request for a watch.
 	watchAfter = 300 * time.Millisecond
-	// A watch that ends sooner than early after it began may have ended
-	// although nothing has changed. Loops then pause to avoid flooding the
-	// store with requests.
+	// If a watch ends sooner than this after it began, perhaps nothing has
+	// changed. Loops then pause to avoid flooding the store with requests.
 	early = 100 * time.Millisecond
 )
 
@@ -70,7 +69,7 @@ func (e *Entry) watchNode() {
 	}
 }
 
-// beginWatch returns the watch of the node that the waiter kept open, if any.
+// beginWatch returns the node, with its watch if the waiter has kept it open.
 func (e *Entry) beginWatch(cancel context.CancelFunc) (p driver.Place, kept driver.Watch, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +104,8 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 // find returns the current name of the node, or an empty string if the node is
 // gone. An unanswered Replace may or may not have renamed the node, so find
 // looks for both names. It ignores nodes of a recreated queue, even if they
-// have the same name, and forged ones, if the driver can read single nodes.
+// have the same name. If the driver can read single nodes, it also ignores
+// forged ones.
 //
 // If a Rename begins during the search, find searches again for the new name.
 // Otherwise it might report the node as gone while the node still blocks others.

@@ -45,8 +45,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	return e.unconfirmed(err)
 }
 
-// remove sends the Delete. If the store does not answer, remove also returns the
-// task that repeats it, and the session's next calls for the queue wait for that.
+// remove sends the Delete. Without an answer, it also returns a task that
+// repeats the Delete, for which the session's next calls for the queue wait.
 func (e *Entry) remove(ctx context.Context) (repeats *task, err error) {
 	if loss := e.beginRemoval(); loss != nil {
 		return nil, loss
@@ -67,7 +67,7 @@ func (e *Entry) remove(ctx context.Context) (repeats *task, err error) {
 	return repeats, err
 }
 
-// explain returns the error of Remove for the store's answer to the Delete.
+// explain turns the error of the Delete into that of Remove.
 func (e *Entry) explain(err error) error {
 	name := e.Place().Name
 	switch {
@@ -107,8 +107,8 @@ func (e *Entry) deleteAgain(ctx context.Context) error {
 	return err
 }
 
-// Abandon removes the node of a call that failed, waiting at most 50 ms. So short
-// a limit must not interrupt the Delete, which therefore has a goroutine. If the
+// Abandon removes the node of a call that failed. It waits at most 50 ms, but
+// does not interrupt the Delete, which therefore has its own goroutine. If the
 // client is being closed, the node goes with the session.
 func (e *Entry) Abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)

@@ -36,7 +36,7 @@ func (r *Retries) Next() time.Duration {
 // endlessPause is used by NextEndless after the back-off gives up.
 const endlessPause = 2 * time.Second
 
-// NextEndless is Next for requests that must eventually succeed.
+// NextEndless is like Next, but never gives up.
 func (r *Retries) NextEndless() time.Duration {
 	if d := r.Next(); d >= 0 {
 		return d

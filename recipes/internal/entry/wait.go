@@ -45,7 +45,7 @@ type sight struct {
 	list     list // zero unless the whole queue is watched
 }
 
-// list identifies a list of a queue cheaply, without keeping its nodes.
+// list identifies the result of listing a queue, without keeping its nodes.
 type list struct {
 	length int
 	last   driver.Node
@@ -122,13 +122,13 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue arms a watch of the whole queue if Wait.Kind is WatchQueue. The
-// queue must be listed after that, or changes would be missed.
+// watchQueue arms a watch of the whole queue if the wait policy is WatchQueue.
+// The queue must be listed after that, or changes would be missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.WaitPolicy.Kind != WatchQueue {
 		return driver.Watch{}, nil
 	}
-	w.first.Known = false // its list is older than the watch
+	w.first.Known = false // the list of Create is older than the watch
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
@@ -222,8 +222,8 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 }
 
 // passes decides whether a Released notice grants the entry without another
-// list of the queue. It does if the watch has not ended since, for three
-// reasons:
+// list of the queue. The notice does if the watch has not ended since, for
+// three reasons:
 //
 //   - The blocking node was first in the queue and held exclusively. Drivers
 //     send Released only for a Delete with the cause Released, and removalCause
@@ -249,8 +249,8 @@ func (e *Entry) keepWatch(w driver.Watch) {
 	e.watching.kept = w
 }
 
-// pollTimer starts the timer for the next list. Unless the entry polls, c is
-// nil and never fires.
+// pollTimer starts the timer for the next list. Unless the entry polls, the
+// channel c is nil and never fires.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.WaitPolicy.Kind != Poll {
 		return nil, func() bool { return true }
