@@ -17,9 +17,9 @@ import (
 )
 
 // ways returns the locks to compare: dlock, and the two that pages about NATS
-// show. Both create a key in a bucket whose keys expire. If there is one, the
-// first tries again after some milliseconds, and the second when the key has
-// changed.
+// show. Both create a key in a bucket whose keys expire. If it exists, the
+// first tries again after some milliseconds, and the second when the key
+// changes.
 func ways(b *testing.B) []testenv.Way {
 	server := natstest.Start(b)
 	bucket := func() jetstream.KeyValue {
@@ -61,7 +61,7 @@ func ways(b *testing.B) []testenv.Way {
 			return err
 		}
 		held := false
-		for e := range w.Updates() { // nil follows what was there before
+		for e := range w.Updates() { // nil follows the entries that existed before
 			if e != nil {
 				held = e.Operation() == jetstream.KeyValuePut
 			}

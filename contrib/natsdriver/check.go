@@ -46,8 +46,8 @@ func adviceOn(err error) string {
 
 const synced = "without sync_interval: always, which no client can see, a lock may have two holders after a power cut of"
 
-// look returns what can be seen of the stream and its servers. It tries a write
-// whose condition never holds, and to listen for notices.
+// look returns findings about the stream and its servers. To check permissions,
+// it tries a write whose condition never holds, and listens for notices.
 func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	i, err := kv.stream(ctx)
 	if err != nil {

@@ -48,7 +48,6 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	history.Run(t, history.Store{Of: "nats", Config: c, Histories: 1})
 }
 
-// With several replicas, writes have a guard.
 func TestConformanceOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again, on a cluster")

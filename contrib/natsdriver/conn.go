@@ -28,9 +28,9 @@ type link struct {
 	heard time.Time // guarded by mu; when a leader last answered, or the connection was made
 }
 
-// dial connects to one of the servers, of which found are not in the settings.
-// The connection closes when the server refuses something, so that no request
-// waits for an answer that does not come.
+// dial connects to one of the servers in the settings or in found, but not to
+// the address avoid. The connection closes when the server refuses something,
+// so that no request waits for an answer that does not come.
 func dial(ctx context.Context, s *settings, found []string, avoid string) (*link, error) {
 	o, err := s.options(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func dial(ctx context.Context, s *settings, found []string, avoid string) (*link
 	return l, nil
 }
 
-// ask makes a request. The answer is JSON, and may have an error of JetStream.
+// ask makes a request. The answer is JSON, and may be an error of JetStream.
 func (l *link) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	reply, err := l.RequestMsgWithContext(ctx, m)
 	if err != nil {
@@ -73,9 +73,9 @@ func (l *link) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	return json.Unmarshal(reply.Data, answer)
 }
 
-// judge leaves the server if no answer to a request has come from a leader for
-// long, because the server may be cut off from the others. It may also answer at
-// once that there is no leader.
+// judge closes the connection if no leader has answered a request for long,
+// because the server may be cut off from the others. Such a server may also
+// answer at once that there is no leader.
 func (l *link) judge(err error) {
 	answers := err == nil || errors.As(err, new(permissionError)) || errors.As(err, new(*apiError)) && !isCode(err, codeNoMeta, codeInProcess)
 	l.mu.Lock()

@@ -20,7 +20,7 @@ func init() { dlock.Register("nats", Driver{}) }
 // to use. The package documentation describes the data source name.
 type Driver struct {
 	// Password, if not nil, returns the password for each new connection, such
-	// as one that expires. The data source name then has only the user.
+	// as an expiring token. The data source name then has only the user.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -31,11 +31,11 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return newConnector(s, err, "natsdriver: dsn")
 }
 
-// NewConnector returns a connector for the servers of an existing connection. It
-// takes over the connection's options, such as login, TLS, dialer and inbox
-// prefix, but no callbacks. With them, each session opens a connection of its
-// own, so that heartbeats do not wait for the program's messages. Closing the
-// given connection leaves the sessions open.
+// NewConnector returns a connector for the servers of an existing connection.
+// It takes over the connection's options, such as login, TLS, dialer and inbox
+// prefix, but no callbacks. With these options, each session opens a connection
+// of its own, so that heartbeats do not wait for the program's messages.
+// Closing the given connection leaves the sessions open.
 //
 // The parameters are those of a data source name, such as
 // "session_timeout=30s&replicas=3". The stream is named dlock if the name is

@@ -17,22 +17,21 @@ import (
 // settings is a parsed data source name, or what NewConnector was given. It is
 // immutable.
 type settings struct {
-	// options returns the options of a new connection. It is a function, because
-	// files are read again, and so that printing settings does not reveal a
-	// password.
+	// options returns the options of a new connection. As a function, it reads
+	// files again, and printing the settings reveals no password.
 	options  func(context.Context) (nats.Options, error)
 	servers  string // for messages
 	stream   string
 	timeout  time.Duration
 	grace    time.Duration // how long no session begins after a loss of data
-	replicas int           // zero means one for a new stream, and any for another one
-	emptyNew bool          // a stream without messages needs no grace
+	replicas int           // zero means one for a new stream, and any number for an existing one
+	emptyNew bool          // whether a stream without messages needs no grace
 }
 
-// requestTime limits a request for which the engine has no limit.
+// requestTime limits a request for which package session sets no limit.
 func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.Second) }
 
-// newSettings parses parameters, of which it does not know those of a connection.
+// newSettings parses parameters. It gets those of a connection in ofConnection.
 func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*settings, error) {
 	const minTimeout, maxTimeout = time.Second, 24 * time.Hour
 	s := &settings{stream: cmp.Or(stream, "dlock"), timeout: 20 * time.Second}

@@ -48,9 +48,9 @@ func isCode(err error, codes ...int) bool {
 	return errors.As(err, &reply) && slices.Contains(codes, reply.Code)
 }
 
-// mark returns an error reply as the engine understands it. Only permanent errors
-// prove that JetStream has done nothing: the others may come from a server that
-// does not lead any more, while the leader stores the message.
+// mark turns an error reply into one that package cas understands. Only
+// permanent errors prove that JetStream has done nothing: others may come from
+// a server that does not lead any more, while the leader stores the message.
 func (e *apiError) mark() error {
 	switch {
 	case e == nil:

@@ -20,16 +20,16 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-// kv is a stream as one session sees it. The latest message with a subject is
-// the value of a key; an empty one says that there is none. A revision is a
-// stream sequence.
+// kv is a stream as one session sees it. A key is a subject, and its value the
+// latest message with that subject. An empty message means that there is no
+// value. A revision is a stream sequence.
 type kv struct {
 	settings *settings
 	met      *sync.Map // see connector
 	observes bool
 	data     atomic.Pointer[current]
 
-	turn  chan struct{} // has room for one; full while the rest is used
+	turn  chan struct{} // has room for one element; full while the fields below are used
 	link  *link         // the latest one, or nil
 	avoid string        // address of the link that has broken; empty if the last dial failed
 	found []string      // servers that the links have heard of
@@ -41,12 +41,12 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. A batch of two messages with conditions
-// would do for a guard, but a server without a cluster takes ten times as long
-// for it, and in a cluster, the batches of a session would conflict.
+// Unguarded implements [cas.Unguarded]. A batch of two conditional messages
+// would do as a write with a guard, but it takes ten times as long on a server
+// without a cluster, and in a cluster, the batches of a session would conflict.
 func (kv *kv) Unguarded() bool { return true }
 
-// subject returns the subject of a key. The prefix n is for notices.
+// subject returns the subject of a key. Keys that begin with n/ mean notices.
 func (s *settings) subject(key string) string {
 	return s.stream + "." + strings.ReplaceAll(key, "/", ".")
 }
@@ -89,9 +89,9 @@ func (kv *kv) Close() error {
 	return nil
 }
 
-// ask makes a request. It has a time limit even if that of the engine has none.
-// It repeats the request if a server has answered that knows no leader, which
-// beats the leader's answer.
+// ask makes a request, with a time limit even if ctx has none. It repeats the
+// request if a server says that it knows no leader, because that answer may
+// have come before the leader's.
 func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
 	defer cancel()
@@ -108,7 +108,7 @@ func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	}
 }
 
-// api makes a request of JetStream's API for the stream.
+// api makes a request about the stream to JetStream's API.
 func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) error {
 	m := nats.NewMsg("$JS.API." + what + "." + kv.settings.stream + rest)
 	if body != nil {
@@ -117,14 +117,14 @@ func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) erro
 	return kv.ask(ctx, m, answer)
 }
 
-// text returns v, which is of a type that JSON has, as JSON.
+// text returns v as JSON. It is for types with which this never fails.
 func text(v any) string {
 	b, _ := json.Marshal(v)
 	return string(b)
 }
 
-// read reads a message, if there is one. Whoever believes to lead the stream
-// answers, even if it is deposed, and then the message may be missing or old.
+// read reads a message, if there is one. The answer may come from a deposed
+// leader, and then the message may be missing or old.
 func (kv *kv) read(ctx context.Context, which map[string]any) (e cas.Entry, err error) {
 	var answer struct {
 		Message struct {
@@ -155,8 +155,8 @@ func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 	return e, err
 }
 
-// Scan implements [cas.KV]. If its time is over, it has read what has not changed
-// for longest.
+// Scan implements [cas.KV]. It reads first what has not changed for longest, so
+// that this is not lost when its time is over.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
 		e, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
@@ -178,7 +178,7 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 	}
 	m := nats.NewMsg(kv.settings.subject(e.Key))
 	if m.Data = e.Value; e.Value == nil {
-		m.Header.Set("Nats-TTL", "1h") // later messages have greater sequences nevertheless
+		m.Header.Set("Nats-TTL", "1h") // later messages have greater sequences even after this one is gone
 	}
 	if e.Note != "" {
 		m.Header.Set(noteHeader, e.Note)
@@ -209,7 +209,7 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 const noteHeader = "Dlock-Note"
 
 // Watch implements [cas.Watcher]. It asks the leader before it calls begun,
-// because the servers on the way then know of the subscription.
+// because after the answer, the servers on the way know the subscription.
 func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(cas.Entry)) error {
 	l, err := kv.client(ctx)
 	if err != nil {

@@ -82,8 +82,8 @@ func TestARestoreMakesNoTwoHolders(t *testing.T) {
 	}
 }
 
-// A cluster of three or five loses its leader, and the leader with a minority is
-// cut off: its clients go on to ask it.
+// A cluster of three or five loses its leader. Then the leader is cut off with
+// a minority, but its clients continue to ask it.
 func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")
@@ -151,7 +151,7 @@ func (kv *kv) backup(t *testing.T) (parts [][]byte) {
 	}
 }
 
-// restore puts a snapshot in the place of the stream.
+// restore replaces the stream by a snapshot.
 func (kv *kv) restore(t *testing.T, parts [][]byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,14 +13,14 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-// recordKey is the key of the record.
+// recordKey is the key under which the generation's record is stored.
 const recordKey = "generation"
 
 func (s *settings) queues() string  { return s.subject("q/>") }
 func (s *settings) notices() string { return s.subject("n/>") }
 
 // wanted returns the settings that a stream must have. It must not have those
-// that are nil.
+// with the value nil.
 func (s *settings) wanted() map[string]any {
 	return map[string]any{
 		"subjects": []string{s.subject(recordKey), s.queues(), s.subject("s/>")}, "storage": "file", "retention": "limits", "discard": "new",
@@ -76,9 +76,9 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// witness returns a consumer in memory that receives nothing, and may create it.
-// A server that is not in a cluster loses it when it restarts, and when the
-// stream is removed or restored.
+// witness returns a consumer in memory that receives nothing, and creates it if
+// create is set. A server without a cluster loses the consumer when it
+// restarts, or when the stream is removed or restored.
 func (kv *kv) witness(ctx context.Context, create bool) (i info, err error) {
 	if !create {
 		err = kv.api(ctx, "CONSUMER.INFO", ".generation", nil, &i)
@@ -96,7 +96,7 @@ type current struct {
 	name      string // empty until the session has begun
 	lost      bool   // the session must not write any more
 	clustered bool
-	server    string // that had the generation
+	server    string // the server that was found to have the generation
 }
 
 // record is the message about the generation of the data.
@@ -107,9 +107,9 @@ type record struct {
 	Open       bool          // whether all leases of earlier sessions are over
 }
 
-// Generation implements [cas.Generational]. A generation is the time at which
-// the stream was created in a cluster, or the witness elsewhere. A new one waits
-// for the grace, by the clock of whoever first meets it.
+// Generation implements [cas.Generational]. A generation is named after the
+// time at which the stream was created in a cluster, or the witness elsewhere.
+// In a new one, sessions begin after some client has known it for the grace.
 func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 	now := *kv.data.Load()
 	if now.name != "" {

@@ -11,7 +11,7 @@ import (
 // Cluster is a cluster of servers, which reach each other through proxies.
 type Cluster struct {
 	Servers []*Server
-	links   map[[2]int]*testenv.Proxy // by the ports of the server that dials and the other one
+	links   map[[2]int]*testenv.Proxy // by the ports of the dialling server and of the other one
 }
 
 // StartCluster starts a cluster of n servers, and waits until all are ready.
@@ -42,7 +42,7 @@ func (c *Cluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// CutOff cuts servers off from the others until heal is called.
+// CutOff cuts servers off from the others until the function heal is called.
 func (c *Cluster) CutOff(servers ...*Server) (heal func()) {
 	inside := make(map[int]bool)
 	for _, s := range servers {
@@ -61,8 +61,8 @@ func (c *Cluster) CutOff(servers ...*Server) (heal func()) {
 	}
 }
 
-// Leader waits until a server that is not down, and not one of those left out,
-// says that it leads the stream.
+// Leader waits until a server says that it leads the stream, and returns that
+// server. It ignores the servers in the parameter without.
 func (c *Cluster) Leader(t testing.TB, stream string, without ...*Server) *Server {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

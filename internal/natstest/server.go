@@ -87,7 +87,7 @@ func configure(options []Option, routes func(s *testenv.Server, all []*testenv.S
 		lines := []string{"server_name: " + name(s), "listen: " + s.Addr(), "http: " + testenv.Loopback(s.Port(2)),
 			fmt.Sprintf("jetstream { store_dir: %q }", s.File("data"))}
 		if routes != nil {
-			// Nobody can connect to the address that is advertised.
+			// Servers must reach each other only through the proxies.
 			lines = append(lines, fmt.Sprintf("cluster { name: test, listen: %s, advertise: \"127.0.0.1:1\", routes: [%s] }",
 				testenv.Loopback(s.Port(1)), strings.Join(routes(s, all), ", ")))
 		}
