@@ -669,8 +669,8 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 	assert.NotZero(t, asked)
 }
 
-// An outage that ends before the lease's last heartbeat is survived, on etcd
-// less the longest pause between two attempts to connect.
+// A session survives an outage that ends before the lease's last heartbeat. On
+// etcd it must end earlier, by the longest pause between attempts to connect.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite", "nats", "etcd"} {
 		page := strings.ReplaceAll(read(t, "docs/stores/"+store+".md"), " s |", "s |")

@@ -110,7 +110,7 @@ func (l *Lock) watch(store int, one *dlock.Lock) {
 	})
 }
 
-// check is Err, but also ends what has to end with the lock.
+// check is like Err, but also ends a lost lock's contexts and rejoining.
 func (l *Lock) check() error {
 	err := l.Err()
 	if err != nil {

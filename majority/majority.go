@@ -60,8 +60,9 @@ type Mutex struct {
 // The hooks of the first client report on the Mutex as a whole: Started,
 // Granted, Failed, Released and Lost, with the Recipe "majority". The hooks of
 // each client report on the lock in its store, with the Recipe "member". A
-// panic in a hook ends the program, because it happens on another goroutine.
-// Close of the client that has lost one lock too many waits for the hook Lost.
+// panic in a hook ends the program, because it happens on another goroutine. If
+// the loss in one store ends the majority, Close of the client of that store
+// waits for the hook Lost.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
@@ -116,8 +117,8 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 	}
 }
 
-// stores returns the lock in each store, with a Lost hook, or an error for a mistake
-// of the caller.
+// stores returns the lock in each store, with lost as a Lost hook. It returns
+// an error if the caller has made a mistake.
 func (m *Mutex) stores(ctx context.Context, lost func(context.Context, recipes.LostInfo)) (stores []*dlock.RWMutex, err error) {
 	n := len(m.Clients)
 	switch {

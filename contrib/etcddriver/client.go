@@ -76,9 +76,9 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns the connector of one session, with the current endpoints and
-// login of the existing client, if there is one. With
-// clientv3.Config.AutoSyncInterval, the client's endpoints change over time.
+// following returns the connector of one session. If there is an existing
+// client, the connector has its current login and endpoints, which change over
+// time with clientv3.Config.AutoSyncInterval.
 func (c *connector) following() (*connector, error) {
 	s := *c.settings
 	own := &connector{&s, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}

@@ -52,7 +52,7 @@ type Driver struct {
 // so that a session survives their renewal. Before the first session, errors
 // due to files, certificates, user or password don't match
 // driver.ErrUnavailable, because retrying is pointless. Once a session has
-// begun, they do match, because an operator may be replacing them.
+// begun, they do match, because an operator may be replacing what was right.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {

@@ -26,7 +26,7 @@ type Secret struct {
 // AddTo makes p accept the parameter password_file, and store it in s.
 func (s *Secret) AddTo(p Parameters) { p["password_file"] = Text(&s.file) }
 
-// AddAs is like AddTo for a parameter of another name.
+// AddAs is like AddTo, but the parameter has the given name.
 func (s *Secret) AddAs(p Parameters, name string) { s.name, p[name] = name, Text(&s.file) }
 
 // Login is like the function [Login], but stores the password in s. It also

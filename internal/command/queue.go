@@ -95,8 +95,8 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 
 const clear = "\x1b[H\x1b[2J" // home, clear
 
-// repeat calls look and, unless every is zero, calls it again after that time,
-// until ctx ends. If not the first call fails, but a later one, it goes on.
+// repeat calls the function look again and again until ctx ends, or only once
+// if the interval every is zero. Only an error of the first call ends it.
 func (t *tool) repeat(ctx context.Context, every time.Duration, look func() error) (status int) {
 	for first, failing := true, false; ; first = false {
 		err := look()

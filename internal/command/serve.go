@@ -104,8 +104,8 @@ type page struct {
 	next time.Time // when the store may be read again
 }
 
-// look returns the state of the locks, which may be up to a second old. With an
-// error it is the last one that is known.
+// look returns the state of the locks, which may be up to a second old. After
+// an error it is the latest state that is known.
 func (p *page) look(ctx context.Context) (glance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -98,8 +98,8 @@ type lockState struct {
 }
 
 // glance lists the queues of all locks, those with most waiters first. If there
-// are too many locks, it lists those whose names come first. It fails if it gets
-// no queue.
+// are too many locks, it lists those whose names come first. It fails only if
+// it can read no queue.
 func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) (glance, error) {
 	ctx, cancel := t.limit(brief.With(ctx))
 	defer cancel()
@@ -133,7 +133,7 @@ func (t *tool) lockState(ctx context.Context, lock *dlock.RWMutex) (l lockState,
 	return l, err
 }
 
-// waiters returns how many wait, as far as is known. An error comes first.
+// waiters returns the number of waiters, or a large number after an error.
 func (l lockState) waiters() (n int) {
 	if l.Error != "" {
 		return math.MaxInt

@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildEarlier builds the dlock command of the latest release before this commit
-// or, before the first release, of the commit before package session was added.
+// buildEarlier builds the dlock command of the latest release before this
+// commit or, until there is one, of the last commit without package session.
 const buildEarlier = `
 	commit=$(git describe --tags --match 'v[0-9]*' --abbrev=0 HEAD^ 2>/dev/null || echo 33efffba)
 	git -C "$(git rev-parse --show-toplevel)" archive -o "$0/tar" "$commit" && tar -x -C "$0" -f "$0/tar"
 	cd "$0/contrib/cmd" && go build -o "$0/earlier" ./dlock`
 
-// refused matches the cases in which a version rejects the layout of the other,
-// which has changed since the commit before the first release. The Redis driver
-// of that commit knew no layouts, and waits.
+// refused matches the subtests in which one version rejects the layout of the
+// other, because layouts have changed since the commit before the first
+// release. The Redis driver of that commit checks no layout, and waits.
 var refused = regexp.MustCompile(`^(mysql|postgres|sqlite)/|^redis/earlier holds$`)
 
 func TestAnEarlierVersionBesideThisOne(t *testing.T) {
@@ -54,8 +54,8 @@ func TestAnEarlierVersionBesideThisOne(t *testing.T) {
 	}
 }
 
-// beside lets one program hold the lock and the other wait for longer than a
-// session timeout, and then get it, unless it must reject the store's layout.
+// beside checks that one program can hold the lock for longer than a session
+// timeout while the other one waits or, if refused is set, rejects the store.
 func beside(t *testing.T, holder, other string, refused bool, store ...string) {
 	run := func(program, command string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), program, slices.Concat([]string{command}, store, args)...)
