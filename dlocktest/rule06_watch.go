@@ -308,9 +308,9 @@ func createArmed(c *check, ctx context.Context, s session, _ driver.Node) (drive
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// armInSilence returns a case in which a session gets no notice when the node
-// ahead is created or deleted. Only in the first round has the session used the
-// queue before.
+// armInSilence returns a case in which a session arms a watch, and gets no
+// notice when the node ahead is created or deleted. The session has used the
+// queue before in the first round, and another queue in the second.
 func armInSilence(arm arming) func(*check) {
 	return solo(func(c *check, a session) {
 		for _, followed := range []string{"q", "other"} {

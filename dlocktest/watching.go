@@ -157,9 +157,8 @@ var (
 	}}
 )
 
-// endsWatches returns a case in which a node that is watched goes without being
-// released. Every watch must end (rule 6: watches end when a node goes), and
-// none may send Released (rule 13: only for releases).
+// endsWatches returns a case in which a watched node disappears, but not by a
+// release. Every watch must end (rule 6), and none may send Released (rule 13).
 func endsWatches(end event) func(*check) {
 	return waiters(func(c *check, a, b session) {
 		for i := 0; i < 2 && !c.isEnding(a); i++ {

@@ -492,7 +492,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		clients[0] = dlock.NewClient(denied{})
 		defer clients[0].Close()
 		m := mutex(clients...)
-		for range 20 { // so often that the client's pauses between Connects become longer than a call
+		for range 20 { // after many calls, the client waits longer between Connects than a call lasts
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())

@@ -49,7 +49,7 @@ func TestAFullQueueRefusesAContender(t *testing.T) {
 	}
 }
 
-// WithMaxQueue limits waiting, so it must not refuse a reader behind readers.
+// WithMaxQueue must not refuse a reader behind readers, which does not wait.
 func TestAFullQueueOfReadersAdmitsAReader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithMaxQueue(1))

@@ -205,7 +205,7 @@ func TestALostLockCountsUntilItsUnlock(t *testing.T) {
 	})
 }
 
-// Shutdown must wait for every lock that a concurrent call returns.
+// Shutdown must wait for the Unlock of every lock that a concurrent call gets.
 func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for range 50 {

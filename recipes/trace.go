@@ -130,9 +130,9 @@ type ConnectedInfo struct {
 	Session driver.SessionInfo // zero after an error
 	Err     error              // nil if connected
 
-	// Before is set if the store's data have begun a new generation since
-	// the client's previous session began, as after a fail-over. It names
-	// the generation of that session, whose locks are all lost.
+	// Before is the generation of the data in the client's previous session
+	// if the data have begun a new one since, as after a fail-over. Then all
+	// locks of that session are lost. Otherwise, Before is empty.
 	Before string
 }
 

@@ -264,7 +264,7 @@ type creation struct {
 
 // removal is a request in flight that removes a node.
 type removal struct {
-	names     []string      // possible names of the node
+	names     []string      // that the node may have: see possibleNames
 	ended     chan struct{} // closed by endRemoval; nil unless a Create is waiting for this removal
 	creations []*creation   // Creates in flight when the removal began
 }

@@ -113,9 +113,9 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-// nodesOf returns the nodes, with tokens only for those of this session. In a
-// restored backup, a node of another session may have the name and the token of
-// a node that this session has lost.
+// nodesOf returns the nodes. Only those of this session have their tokens, so
+// that it takes no other node for its own: in a restored backup, a node of
+// another session may have the name and the token of a lost one.
 func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
 		n := session.Node{Name: m.Name, Proof: m.proof()}

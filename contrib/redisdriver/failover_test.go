@@ -124,7 +124,7 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// After the swap, the data are current but do not contain the holder.
+// After the swap, the server has data that look current, without the holder.
 func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
 		t.Run(name, func(t *testing.T) {

@@ -297,7 +297,8 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func(cont
 	return r, s.explain(what, c.Queue, err)
 }
 
-// do sends a change. If the answer shows the queue, do tells the watches of it.
+// do sends a change. If the answer contains the queue, do compares it with the
+// watched nodes.
 func (s *Session) do(ctx context.Context, c Change) (r Result, err error) {
 	defer s.stop(s.notices.record(c.Queue))
 	a := s.asking(Query{Queue: c.Queue})

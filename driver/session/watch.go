@@ -181,8 +181,8 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 // that one was added. It ends only the watches of the whole queue.
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
-// Noticed tells the session that a queue has changed. The function gone says
-// which nodes the change has removed. It need not be right: if it names a
+// Noticed tells the session that a queue has changed. The function gone reports
+// whether the change has removed a node. It may be wrong: if it says so of a
 // watched node, the session looks at the queue.
 func (h Host) Noticed(queue string, gone func(name string) bool) {
 	s := h.s

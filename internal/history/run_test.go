@@ -43,8 +43,8 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore returns the memory store in the form that Run takes. A driver's
-// own test passes Run the Config that it also passes to dlocktest.Run.
+// inMemoryStore returns a Store for Run, whose Config is like that of a driver's
+// test.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {

@@ -38,9 +38,9 @@ var slowDiskSource []byte
 // slowDiskLibrary delays fsync and fdatasync, so that a server sees a slow disk.
 var slowDiskLibrary = newLibrary("slowdisk", "TESTENV_DISK_DELAY", slowDiskSource)
 
-// Unless err is nil, it says why a C program does not run on this machine, and
-// RequireCompiled skips the test. On Linux, where only packages can be missing,
-// the test fails instead if the store is required.
+// RequireCompiled skips the test if err is not nil. That error says why a C
+// program does not run on this machine. On Linux, where only packages can be
+// missing, the test fails instead if the store is required.
 func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
 	t.Helper()
 	st.Require(t)

@@ -186,8 +186,8 @@ func (m *memory) lost(late bool) (arrive func() error) {
 	return func() error { return write() }
 }
 
-// A request that hangs in the network may arrive after the session has cleaned
-// up behind it. It must fail even if the queue then looks as it did before.
+// A Create may hang in the network and arrive after its clean-up. It must then
+// fail, even if the queue has the same nodes as when it was sent.
 func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // request.
 const swift = 200 * time.Millisecond
 
-// swiftly calls f until a call takes less than swift, and then the function
-// check. A busy machine may need several attempts.
+// swiftly calls f until a call takes less than swift, which may need several
+// attempts on a busy machine. Then it calls check.
 func (w *fixture) swiftly(f, check func()) {
 	w.Helper()
 	w.eventually(func() bool {

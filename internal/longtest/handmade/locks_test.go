@@ -42,7 +42,7 @@ func newLocker(s setting, c *contender) (locker, error) {
 	return &keyLock{server: redis.NewClient(&redis.Options{Addr: s.servers[0], MaxRetries: -1}), setting: s, c: c, value: rand.Text()}, nil
 }
 
-// dlocker uses dlock. Its server has the form "driver dsn".
+// dlocker is the lock of dlock, for a setting whose server is "driver dsn".
 type dlocker struct {
 	client *dlock.Client
 	held   *dlock.Lock

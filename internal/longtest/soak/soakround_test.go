@@ -310,8 +310,8 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers lets every worker finish. If one does not because the servers
-// have diverged, it kills the remaining ones.
+// finishWorkers lets every worker finish. If the servers have diverged, so that
+// a worker cannot finish, it kills the remaining ones.
 func (s *round) finishWorkers() {
 	for _, m := range s.members {
 		if !s.diverged() {

@@ -249,8 +249,8 @@ func (e *Entry) keepWatch(w driver.Watch) {
 	e.watching.kept = w
 }
 
-// pollTimer starts the timer for the next list. Unless the entry polls, the
-// channel c is nil and never fires.
+// pollTimer starts the timer for the next time that the waiter lists the queue.
+// The channel c is nil, which never fires, unless the waiter polls.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.WaitPolicy.Kind != Poll {
 		return nil, func() bool { return true }

@@ -161,7 +161,7 @@ func (c *Conn) CreateContainer(path string, acl []zk.ACL) error {
 	})
 }
 
-// awaitContainers waits up to 200 ms for calls of CreateContainer.
+// awaitContainers waits until no CreateContainer is in flight, for up to 200 ms.
 func (c *Conn) awaitContainers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
