@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
@@ -40,6 +41,7 @@ var kits = map[string][]string{
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestFaults(t *testing.T) {
+	t.Setenv(history.Directory, t.TempDir()) // for histories of faulty code, which nobody must judge
 	all, err := readPatches()
 	if err != nil {
 		t.Fatal(err)
