@@ -236,6 +236,8 @@ func (r *run) answer(m message) reply {
 		return reply{}
 	case n == 1 && m.Do == faults[r.Fault].at:
 		return reply{OK: r.strike(m)}
+	case n == 1 && m.Do == askEnd:
+		r.healed.Wait() // so that the worker can close its client
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
