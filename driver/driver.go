@@ -44,9 +44,10 @@ type Connector interface {
 //   - All methods are safe for concurrent use.
 //   - A ctx limits only the call that it is passed to. The call returns promptly
 //     when ctx ends. A watch that the call has returned lives on.
-//   - Each request has a time limit of the driver's own. Package recipes passes
-//     Create a ctx that never ends, because nobody knows what an interrupted
-//     change has done, and Delete one that never ends or lasts for 2 s or more.
+//   - Each request has a time limit of the driver's own. As nobody knows what an
+//     interrupted change has done, package recipes passes Delete a ctx that
+//     never ends or lasts for 2 s or more, and Create one that never ends or, if
+//     the store has just answered another Create, lasts longer than the caller's.
 //   - After the end of the session, each method that takes a ctx returns an error
 //     that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if and only if a retry may succeed.

@@ -54,6 +54,38 @@ func TestACallWithADeadlineInterruptsNoCreate(t *testing.T) {
 	})
 }
 
+// A Create runs on its caller's goroutine only if the store has answered the
+// one before promptly.
+func TestAPromptStoreThatFallsSilentInterruptsOneCreate(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var silent atomic.Bool
+		me := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
+			if r.Op != faults.OpCreate || r.Stage != faults.StageReply || !silent.Load() {
+				return faults.Fault{}
+			}
+			return faults.Fault{Delay: 10 * time.Second}
+		}), "me")
+		try := func() time.Duration {
+			began := time.Now()
+			err := w.failedSoon(me.lock(bg, recipes.WithTimeout(time.Second)))
+			require.ErrorIs(w, err, recipes.ErrTimeout)
+			require.ErrorIs(w, err, driver.ErrUnavailable)
+			return time.Since(began)
+		}
+		w.unlock(w.won(me.lock(bg, recipes.WithTimeout(time.Second))))
+		silent.Store(true)
+		assert.Equal(w, time.Second+50*time.Millisecond, try(), "the call lingers before it interrupts its Create")
+		for range 2 {
+			assert.Equal(w, time.Second, try())
+		}
+		silent.Store(false)
+		next := me.lock(bg)
+		w.waits(next)
+		time.Sleep(10 * time.Second)
+		w.unlock(w.won(next))
+	})
+}
+
 func TestACallThatFailsInterruptsNoDelete(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var sent atomic.Int64

@@ -19,7 +19,7 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	}
 	c := Change{Kind: Create, Queue: queue, Prefix: n.Prefix, Data: bytes.Clone(n.Data), // the caller may reuse n.Data
 		Number: s.number.Add(1), Predecessor: n.Predecessor}
-	j, err := call(ctx, s, func(context.Context) (driver.Joined, error) { return s.create(c) }, func(j driver.Joined, err error) {
+	j, err := call(ctx, s, func(ctx context.Context) (driver.Joined, error) { return s.create(ctx, c) }, func(j driver.Joined, err error) {
 		j.Watch.Stop()
 		if err == nil {
 			s.removeLate(Change{Kind: Delete, Queue: queue, Place: j.Place})
@@ -50,10 +50,10 @@ func (s *Session) removeLate(c Change) {
 	}
 }
 
-func (s *Session) create(c Change) (j driver.Joined, err error) {
+func (s *Session) create(ctx context.Context, c Change) (j driver.Joined, err error) {
 	arming := s.notices.record(c.Queue)
 	defer s.stop(arming)
-	r, err := s.do(s.life, c)
+	r, err := s.do(ctx, c)
 	if err != nil {
 		if unknownOutcome(err) {
 			s.orphan(c)

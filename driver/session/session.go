@@ -195,8 +195,8 @@ const patience = time.Second
 // call runs f for a caller. If ctx ends first, call returns, but f goes on,
 // because nobody would know what an interrupted request has done, and because
 // client libraries close the connection of an interrupted request. The result
-// of f then goes to late. If late is nil, a ctx that is not about to end may
-// interrupt f, which saves a goroutine: up to a third of a free lock's cost.
+// of f then goes to late. But a ctx that is not about to end may interrupt f,
+// which saves a goroutine: up to a third of a free lock's cost.
 func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, error), late func(T, error)) (v T, err error) {
 	if err := s.enter(ctx); err != nil {
 		return v, err
@@ -205,7 +205,7 @@ func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, er
 		<-s.slots
 		return v, s.lease.Err()
 	}
-	if end, ok := ctx.Deadline(); ctx.Done() == nil || late == nil && ok && time.Until(end) > patience {
+	if end, ok := ctx.Deadline(); ctx.Done() == nil || ok && time.Until(end) > patience {
 		defer func() { <-s.slots; s.group.all.Done() }()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -224,9 +224,7 @@ func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, er
 		select {
 		case results <- result{v, err}:
 		case <-left:
-			if late != nil {
-				late(v, err)
-			}
+			late(v, err)
 		}
 	}()
 	select {
@@ -289,11 +287,7 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func(cont
 	if err := cmp.Or(s.lease.Err(), driver.CheckQueue(c.Queue)); err != nil {
 		return Result{}, s.explain(what, c.Queue, err)
 	}
-	late := drop[Result]
-	if c.Kind == Delete {
-		late = nil
-	}
-	r, err := call(ctx, s, f, late)
+	r, err := call(ctx, s, f, drop)
 	return r, s.explain(what, c.Queue, err)
 }
 

@@ -28,7 +28,7 @@ type Entry struct {
 	queue   *Queue
 	spec    Spec
 	number  int64     // the grant's number in the session, from 1; set by Grants.add
-	asked   time.Time // when Create was sent
+	asked   time.Time // when Create was sent; set by createNow
 
 	// The next three fields need no mutex, because only one goroutine at a time
 	// waits with, grants or removes an entry.
@@ -108,7 +108,7 @@ func (r Rule) predecessor(ahead []driver.Node) int {
 // Join creates a node in the queue and returns its entry, in the state waiting.
 // If Create fails, no node is left.
 func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
-	e := &Entry{session: s, queue: q, spec: spec, asked: time.Now()}
+	e := &Entry{session: s, queue: q, spec: spec}
 	n := driver.NodeSpec{Prefix: spec.Prefix, Data: spec.Data}
 	if spec.Waits && q.WaitPolicy.Kind == WatchPredecessor {
 		n.Predecessor = spec.Rule.predecessor

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dlock-go/dlock/driver"
 )
@@ -28,6 +29,7 @@ type Client struct {
 type Grants struct {
 	driver.Session
 	client *Client
+	prompt atomic.Bool // whether the latest Create was answered promptly
 
 	mu       sync.Mutex
 	byNumber map[int64]*Entry // by Entry.number
