@@ -60,7 +60,6 @@ func (c *Conn) shutDown() {
 	}
 }
 
-// closesWithin waits for up to d, and reports whether the channel was closed.
 func closesWithin(c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -72,8 +71,7 @@ func closesWithin(c <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// endInStore ends the session in the store, unless it is already known to have
-// ended there. It uses a new connection, because go-zookeeper is closed.
+// endInStore uses a new connection, because go-zookeeper is closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
@@ -91,9 +89,8 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial will not return. If a server hangs in the
-// handshake, go-zookeeper takes a second to stop. abandon does not wait that
-// long: the shutdown continues in the background.
+// abandon shuts down a Conn that Dial will not return. After abandonWait, the
+// shutdown continues in the background.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)
@@ -108,9 +105,7 @@ func (c *Conn) abandon() {
 	closesWithin(done, abandonWait)
 }
 
-// endSession ends the session in the store over a new connection. It is used
-// when go-zookeeper is closed or its connection does not answer. The error says
-// why no server has confirmed the end.
+// endSession returns an error if no server has confirmed the end.
 func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -39,7 +39,6 @@ type Config struct {
 	lookUp func(ctx context.Context, name string) ([]string, error) // for tests; nil: the system's resolver
 }
 
-// resolve returns the addresses of a host. An IP address resolves to itself.
 func (c Config) resolve(ctx context.Context, name string) ([]string, error) {
 	if c.lookUp != nil {
 		return c.lookUp(ctx, name)
@@ -123,8 +122,7 @@ func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 // that round trips take as long as they did lately.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
-// failed passes the error of an attempt to connect to the lease. If the lease
-// runs out, its own error will include that error.
+// failed passes an error to the lease, which quotes it if the lease runs out.
 func (c *Conn) failed(err error) {
 	if c.lease != nil {
 		c.lease.Failed(err)

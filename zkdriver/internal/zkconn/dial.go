@@ -176,8 +176,7 @@ func (t TLS) Load() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsFor returns the configuration for one host. The certificate must name that
-// host unless the configuration gives another name.
+// tlsFor sets the name that the host's certificate must have, if none is set.
 func tlsFor(c *tls.Config, address string) *tls.Config {
 	if c.ServerName != "" {
 		return c
@@ -187,8 +186,7 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 	return c
 }
 
-// certificateRefused reports whether err means that one side has refused the
-// other's certificate. Another attempt would then fail as well.
+// certificateRefused reports whether one side refused the other's certificate.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert *net.OpError // the type of an error that reports an alert of the other side

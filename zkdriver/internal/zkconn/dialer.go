@@ -49,7 +49,7 @@ type dialer struct {
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the current dial
 	lastErr  error              // error of the last attempt
-	refused  int                // number of consecutive attempts with an error that a retry cannot change: see permanentDialError
+	refused  int                // number of consecutive attempts with an error that a retry cannot change
 	fatal    chan struct{}      // closed when refused reaches round
 }
 
@@ -198,7 +198,6 @@ func (d *dialer) logins() [][]byte {
 }
 
 // recordFailure implements connOwner. The connection is nil if none was made.
-// recordFailure is not called after a successful handshake.
 func (d *dialer) recordFailure(c *frameConn, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,8 +246,7 @@ func (d *dialer) checkReply(r connectReply) error {
 	return err
 }
 
-// attach implements connOwner: it begins or resumes the session. The reply also
-// proves that the leader has accepted the session.
+// attach implements connOwner: it begins or resumes the session.
 func (d *dialer) attach(c *frameConn, r connectReply) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,8 +273,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	return nil
 }
 
-// setAttached changes d.attached, and wakes those who wait for a connection.
-// The caller holds d.mu.
+// setAttached wakes those who wait for a connection. The caller holds d.mu.
 func (d *dialer) setAttached(attached bool) {
 	switch {
 	case attached == d.attached:
@@ -320,8 +317,7 @@ func (d *dialer) sending(transaction []byte) {
 
 func (d *dialer) closeConfirmed() { d.sessionClosed.Store(true) }
 
-// resetBackOff makes the next reconnect start without a pause, after an answer
-// has shown that the connection works.
+// resetBackOff makes the next reconnect start without a pause.
 func (d *dialer) resetBackOff() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -368,8 +364,7 @@ func (d *dialer) close() {
 	d.closeLocked()
 }
 
-// closeUnlessBegun closes the dialer unless the session has begun. It reports
-// whether the session has begun.
+// closeUnlessBegun reports whether the session has begun.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,9 +22,9 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// go-zookeeper sets the watches again by asking for changes since the last zxid
-// that the session has seen. If another request were sent before that, it could
-// set a new watch, which an older change would then end.
+// To set the watches again, go-zookeeper asks for all changes since the last
+// zxid that the session has seen. An earlier request could set a new watch,
+// which an older change would then end.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

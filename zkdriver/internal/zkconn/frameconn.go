@@ -19,7 +19,6 @@ import (
 )
 
 // maxRequestPause limits how long requests are delayed after a reconnect.
-// Usually go-zookeeper sets the watches again at once, which ends the delay.
 const maxRequestPause = 500 * time.Millisecond
 
 // frameConn is one connection to one server, between go-zookeeper and the
@@ -71,8 +70,7 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session that a connection belongs to. Type dialer implements
-// it.
+// connOwner is the session that a connection belongs to: the dialer.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
@@ -96,7 +94,7 @@ type connOwner interface {
 	// goroutine that writes all requests.
 	sending(transaction []byte)
 
-	// closeConfirmed reports the answer to the close request.
+	// closeConfirmed is called when the server has answered the close request.
 	closeConfirmed()
 }
 
@@ -204,7 +202,6 @@ func (c *frameConn) send(frame []byte) {
 	}
 }
 
-// pauseRequests delays requests until the watches are set again or time is up.
 func (c *frameConn) pauseRequests(most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +311,6 @@ func (c *frameConn) login(wait bool) error {
 	return nil
 }
 
-// nextFrame reads the next reply or event, and checks its shape.
 func (c *frameConn) nextFrame() error {
 	head, err := c.in.Peek(8)
 	if err != nil {
@@ -375,8 +371,7 @@ type connectReply struct {
 	password []byte
 }
 
-// parseConnectReply parses a connect reply. The frame must have at least
-// connectReplySize bytes after the header.
+// parseConnectReply needs connectReplySize bytes after the header.
 func parseConnectReply(frame []byte) (connectReply, error) {
 	body := frame[headerSize:]
 	if length := int32(binary.BigEndian.Uint32(body[16:])); length != 16 {
@@ -389,7 +384,6 @@ func parseConnectReply(frame []byte) (connectReply, error) {
 	}, nil
 }
 
-// appendLogin appends a request that logs in with the digest scheme.
 func appendLogin(b, auth []byte) []byte {
 	const scheme = "digest"
 	b = binary.BigEndian.AppendUint32(b, uint32(4+4+4+4+len(scheme)+4+len(auth)))
@@ -408,8 +402,7 @@ var (
 	errForeign   = errors.New("the port is not a ZooKeeper client port")
 )
 
-// readHandshake reads one frame of the handshake. A frame whose body is shorter
-// than the given minimum is an error.
+// readHandshake reads one frame. A body shorter than least is an error.
 func readHandshake(in io.Reader, least int) ([]byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {

@@ -52,8 +52,8 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 }
 
 // When a session connects to a server, it must name the last zxid that it has
-// seen. go-zookeeper also keeps that zxid, but accesses it without a lock, so
-// the connection hides zxids from go-zookeeper.
+// seen. go-zookeeper must not see zxids, because it accesses the last one
+// without a lock.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {

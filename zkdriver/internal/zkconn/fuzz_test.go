@@ -55,8 +55,7 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 }
 
 // FuzzHandshake answers a connect request with arbitrary bytes. The handshake
-// must either attach to the session that the bytes name, or fail and close the
-// connection.
+// must either attach to the session that they name, or close the connection.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -122,8 +121,7 @@ func FuzzReplies(f *testing.F) {
 }
 
 // frames returns the bytes before the first frame of an impossible length, and
-// whether one of the frames in them answers the request with the given xid. The
-// last frame may be truncated.
+// whether one of the frames in them answers the request xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {

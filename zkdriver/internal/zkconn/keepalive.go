@@ -136,9 +136,8 @@ func (k *keepalive) disconnected() {
 	k.schedule.detached()
 }
 
-// answered records that a request was answered. If the answer proves that the
-// session is alive, it renews the lease. Answers to requests of an earlier
-// connection are ignored.
+// answered records an answered request, which renews the lease if it proves
+// that the session is alive. It ignores requests of an earlier connection.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,9 +152,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// countFromWrite makes the lease count from schedule.strong, because the session
-// now has a node. k.hasNodes must already return true. If too little of the
-// lease would be left, countFromWrite fails.
+// countFromWrite makes the lease count from schedule.strong, because the
+// session now has a node. If too little of the lease would be left, it fails.
 func (k *keepalive) countFromWrite() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -179,7 +179,6 @@ func (r *replyShape) each(size int, item func()) {
 }
 
 // maxPrinted is the length in bytes above which Printable shortens a text.
-// Names that the driver creates are shorter.
 const maxPrinted = 1024
 
 // Printable returns s in a form that is safe in an error text, because other

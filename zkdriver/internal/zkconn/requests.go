@@ -75,8 +75,6 @@ func (c *Conn) checkRoot() error {
 	return err
 }
 
-// sendHeartbeat sends a Sync or a write in the background. It calls ended when
-// the request was answered or has failed.
 func (c *Conn) sendHeartbeat(r reach, ended func()) {
 	c.Work(func() {
 		defer ended()
@@ -270,7 +268,6 @@ func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func
 	}
 }
 
-// unlessEnded returns v and err, or the session's error if it has ended.
 func unlessEnded[T any](c *Conn, v T, err error) (T, error) {
 	if end := c.lease.Err(); end != nil {
 		var none T
@@ -293,7 +290,6 @@ type workers struct {
 	closed bool
 }
 
-// run starts job on a new goroutine, or returns false after close.
 func (w *workers) run(job func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -97,9 +97,8 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage returns how long, at the least, a holder keeps its locks while it is
-// cut off, and how long an outage may be without ever costing them. The latter
-// is shorter, because reconnecting takes a pause and three round trips.
+// outage implements [Conn.Outage]. The time survived is shorter, because
+// reconnecting takes a pause and three round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
@@ -152,7 +151,6 @@ func (s *schedule) provenBy(sent driver.Instant) (touch, bool) {
 	return touch{}, false
 }
 
-// leaseStart returns the instant from which the lease counts.
 func (s *schedule) leaseStart(hasNodes bool) driver.Instant {
 	if hasNodes {
 		return s.strong

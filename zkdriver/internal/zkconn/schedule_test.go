@@ -112,9 +112,8 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass sends a message over the line by calling deliver after half a round
-// trip. Messages arrive in order. The caller holds w.mu, and deliver is called
-// with w.mu held.
+// pass calls deliver, with w.mu held, after half a round trip. Messages arrive
+// in order. The caller holds w.mu.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -157,8 +156,7 @@ func (w *world) pings() {
 	}
 }
 
-// heardOf makes the leader extend the session, unless the leader was deposed or
-// the session has expired. The caller holds w.mu.
+// heardOf makes the leader extend the session. The caller holds w.mu.
 func (w *world) heardOf() {
 	if !w.deposed && time.Now().Before(w.expiry) {
 		w.expiry = time.Now().Add(w.timeout)
@@ -167,7 +165,6 @@ func (w *world) heardOf() {
 
 func (w *world) send(what reach, ended func()) { go w.request(what, true, ended) }
 
-// giveUp closes the connection, after which the session reconnects.
 func (w *world) giveUp(uint64) {
 	w.locked(func() {
 		w.cuts++
@@ -231,9 +228,7 @@ func (w *world) heal() {
 // phases is the number of sessions in which the function each runs a scenario.
 const phases = 25
 
-// each runs a scenario in several sessions. Each session first runs for 2 to 2.5
-// session timeouts, so that the scenarios begin at different times between two
-// writes.
+// each runs a scenario in several sessions, at different times between writes.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	for i := range phases {
@@ -251,7 +246,6 @@ func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	}
 }
 
-// leaseLeft waits until the lease ends, and returns how long that took.
 func (w *world) leaseLeft() time.Duration {
 	began := time.Now()
 	<-w.lease.Done()
@@ -274,8 +268,6 @@ func part100(timeout time.Duration, hundredths float64) time.Duration {
 	return time.Duration(math.Round(float64(timeout) * hundredths))
 }
 
-// outages are the ways in which an outage can affect the messages in flight
-// when it begins.
 var outages = map[string]func(w *world){
 	"what was under way arrives": func(w *world) {},
 	"the connection was broken":  func(w *world) { w.hangUp() },
@@ -364,7 +356,6 @@ func TestLeaseOfASessionWithItsFirstNode(t *testing.T) {
 	}
 }
 
-// create makes the session's first node.
 func (w *world) create() {
 	done := make(chan struct{})
 	w.request(toQuorum, false, func() { close(done) })
@@ -429,9 +420,8 @@ func TestCostOfASessionAtRest(t *testing.T) {
 	}
 }
 
-// A request sent for another reason, such as a Create, may be a proof. It proves
-// less than the next heartbeat would, so it must not postpone that heartbeat for
-// too long.
+// A request other than a heartbeat, such as a Create, may be a proof. It proves
+// less than a heartbeat, so it must not postpone the next one for long.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{notStated, tickStated, atRest, atRestStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {
@@ -446,15 +436,12 @@ func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	}
 }
 
-// breaks are the failures after which the store ends the session.
 var breaks = map[string]func(w *world){
 	"the session is cut off":                     func(w *world) { w.down = true },
 	"the server is cut off from its leader":      func(w *world) { w.severed = true },
 	"the leader is deposed and does not know it": func(w *world) { w.deposed = true; w.expiry = time.Now().Add(w.timeout) },
 }
 
-// The lease must end at least the configured margin before the earliest time at
-// which the store may end the session.
 func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	for how, fail := range breaks {
 		for _, c := range []worldConfig{notStated, tickStated, halfMargin, twoTicks, severalHost} {
@@ -467,9 +454,8 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare makes the given failure happen, and returns how long the store keeps
-// the session after the end of the lease. If reads is true, the session sends
-// reads all the time.
+// spare makes a failure happen, and returns how long the store keeps the
+// session after the end of the lease.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
