@@ -21,14 +21,14 @@ import (
 // The watch of the next waiter then reports a write. If the node is removed in
 // any other way, the watch reports a deletion. A client that could write to
 // another session's node could make the lock look released, and the next waiter
-// would hold it at the same time as the holder. So only the session that made a
-// node may write to it. For this, a session has a generated login, besides the
-// user of the data source name. Only the generated login may write.
+// would hold it at the same time as the holder. So each session has a generated
+// login, besides the user of the data source name, and only that login may
+// write to the session's nodes.
 //
 // The last line of a contender's data, "#dlock guarded", marks a contender that
 // is protected in this way. A node without it may be writable by other clients,
-// for example if other software made it, so a write to it proves no release.
-// trustsWrite decides when the line itself can be trusted.
+// so a write to it proves no release. trustsWrite decides when the line itself
+// can be trusted.
 
 // secret is a random digest login of one session. The zero value means none.
 type secret struct {
@@ -72,9 +72,9 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL returns the ACL for contenders. Users of the queue may read a
-// contender, but only its session may write to it. They can still delete it,
-// because ZooKeeper checks DELETE on the parent node.
+// contenderACL lets users of the queue read a contender, but only its session
+// write to it. Users can still delete it, because ZooKeeper checks DELETE on
+// the parent node.
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.exists() {
 		return s.queueACL()
@@ -109,19 +109,18 @@ func (s *settings) ancestorACL() []zk.ACL {
 // acl=digest, an existing queue is used only if no user other than this
 // session's may alter it.
 //
-// A queue's node can also be an ancestor of other queues, and may have been
-// created as one. If this session's user created it, the first Create gives it
-// the ACL of a queue. After that no other user can create nodes below it; the
-// queues that already exist there stay.
+// A queue's node may have been created as an ancestor of other queues. If this
+// session's user created it, the first Create gives it the ACL of a queue.
+// After that no other user can create nodes below it.
 //
-// The ACL can change, and the queue can be replaced, at any time. The driver
-// notices both without an extra request, because the answer to every Create has
-// the queue's Czxid and ACL version.
+// The ACL can change, and the queue can be replaced, at any time. The answer to
+// every Create shows this without an extra request, because it has the queue's
+// Czxid and ACL version.
 
 func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 
 // checkQueueACL returns an error if another user may alter the queue. It stores
-// the epoch and the ACL version that it has checked in *info.
+// the checked epoch and ACL version in *info.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -220,14 +219,13 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 // The ACL must be the one with which the queue was created, because a changed
 // ACL does not show which clients could create the existing nodes.
 //
-// The ACL is read once, when a session first has to wait in a queue. Every
-// answer to a Create and to a List has the queue's Czxid and ACL version, so
-// the driver notices a change without a request. A waiter has listed the queue
-// with its predecessor in it, so the driver has seen the ACL version under
-// which the predecessor was created, or a later one.
+// The ACL is read once, when a session first has to wait in a queue. Answers to
+// Create and List have the queue's Czxid and ACL version, so the driver notices
+// a change without a request. A waiter has listed the queue with its
+// predecessor in it, so the driver has seen the ACL version under which the
+// predecessor was created, or a later one.
 
-// trustsWrite reports whether a write to the node proves that its holder
-// released the lock.
+// trustsWrite reports whether a write to the node proves a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	switch {
 	case !s.secret.exists() || !n.trailer.guarded:

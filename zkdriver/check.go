@@ -52,7 +52,6 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(found, outage), ctx.Err()
 }
 
-// adviceOn returns advice on correcting an error of Connect, or "" for none.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, zk.ErrInvalidACL):
@@ -66,8 +65,7 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// checkServers checks the settings of every server, because other clients may
-// be connected to any of them.
+// checkServers asks every server, because clients may be connected to any.
 func (s *settings) checkServers(ctx context.Context, granted time.Duration) (found []driver.Finding) {
 	warn := func(level driver.Level, text, advice string) {
 		found = append(found, driver.Finding{Level: level, Text: text, Advice: advice})
@@ -132,8 +130,7 @@ func adviceOnSilence(err error) string {
 	return "make sure that the server runs and takes another connection from this machine (maxClientCnxns)"
 }
 
-// ask sends a four-letter command to a host and parses the answer, whose lines
-// have the form "name: value" or "name=value".
+// ask sends a four-letter command and parses the lines of the answer.
 func (s *settings) ask(ctx context.Context, host, word string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -181,8 +178,7 @@ func shortVersion(text string) string {
 	return text
 }
 
-// weakVersion returns the known problems of a ZooKeeper release that affect
-// locks, and what to do about them. Both are empty if there are none.
+// weakVersion returns a release's known problems with locks, and advice.
 func weakVersion(text string) (weakness, advice string) {
 	var v [3]int
 	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {

@@ -37,8 +37,6 @@ func TestCheckOfSequencesThatAreNearlyUsedUp(t *testing.T) {
 	found.Has(t, driver.Warning, `the queue "stock/42" has used 19 of 20`, "for a moment")
 }
 
-// words starts a server that answers ZooKeeper's four-letter words, and returns
-// its address.
 func words(t *testing.T, answers map[string]string) string {
 	return doctortest.Listen(t, func(c net.Conn) {
 		word := make([]byte, 4)

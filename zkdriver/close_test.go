@@ -64,9 +64,8 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Each attempt to end a lost session first reconnects, which makes the server
-// keep the session for another timeout. If every attempt then timed out, the
-// session would live forever.
+// Each attempt to end a lost session reconnects first, and so prolongs it. If
+// every attempt timed out, the session would live forever.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

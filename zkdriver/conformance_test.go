@@ -20,8 +20,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// store is a connector whose sessions each have their own proxy, which injects
-// faults.
+// store is a connector whose sessions each have their own proxy.
 type store struct {
 	t      *testing.T
 	server *zktest.Server
@@ -33,8 +32,6 @@ type store struct {
 	proxies map[driver.Session]*zktest.Proxy
 }
 
-// Check implements driver.Checker. It connects to the server directly, not
-// through a proxy.
 func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector("zk://" + s.server.Addr() + s.chroot + "?" + s.params)
 	if err != nil {
@@ -43,7 +40,6 @@ func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.(driver.Checker).Check(ctx)
 }
 
-// stored returns the ZooKeeper path of the node that callers know by this name.
 func (s *store) stored(queue, name string) string {
 	settings, err := parseDSN("h?" + s.params)
 	require.NoError(s.t, err)
@@ -71,9 +67,8 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy returns the proxy of a closed session, or a new one if there is
-// none. Proxies are reused because each has goroutines of its own, and some
-// tests count goroutines.
+// freeProxy reuses the proxy of a closed session, because each proxy has
+// goroutines of its own, and some tests count goroutines.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

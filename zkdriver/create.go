@@ -89,8 +89,7 @@ func (s *session) checkCreate(queue string, n driver.NodeSpec) error {
 	return nil
 }
 
-// createNode creates a node in at most five attempts. An attempt fails, for
-// example, if the queue is removed meanwhile.
+// createNode tries several times, because the queue may be removed meanwhile.
 func (s *session) createNode(queue string, n driver.NodeSpec) (driver.Joined, error) {
 	for range 5 {
 		info, err := s.prepareQueue(queue)
@@ -208,8 +207,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 // prefetch is a list of the queue that is requested right behind a create,
 // before the create is answered. It shows the new node, because a server
 // answers the requests of a connection in order. It saves a round trip for a
-// contender that is not alone but need not wait. A contender that has to wait
-// does not use it, because it lists the queue again when it is woken.
+// contender that finds others in the queue but need not wait for them.
 type prefetch struct {
 	cancel func() bool // prevents the request for the list; returns false if it is too late for that
 	done   chan struct{}
@@ -227,9 +225,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched waits for the list and returns the nodes in it that are ahead of
-// the new node n, and whether there are nodes behind n. The result known is
-// false if there is no list, or if it lacks n.
+// prefetched waits for the list and returns the nodes in it ahead of the new
+// node n, and whether nodes are behind n. If it lacks n, known is false.
 func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:
@@ -296,9 +293,8 @@ func (s *session) pastEnd(prefix string, p driver.Place) bool {
 }
 
 // discard removes a node that Create will not return. If that fails, the node
-// may still exist, and is removed later as an orphan. Create must then fail
-// rather than retry: orphans are found by their data, which the node of a retry
-// would share, so that node would be removed too.
+// is removed later as an orphan. Create must then fail rather than retry:
+// orphans are found by their data, so the node of a retry would be removed too.
 func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

@@ -152,8 +152,7 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	const queues = 20
 	b := newFixture(t, "")
-	// Hold the replies back so that every call has asked for its queue before
-	// any call creates a container.
+	// Every call must ask for its queue before any call creates a container.
 	looked := b.proxy.Frames(zktest.OpGetData)
 	looks := b.proxy.HoldReplies(zktest.Op(zktest.OpGetData))
 	answers := b.proxy.HoldReplies(zktest.Op(zktest.OpCreateContainer))
@@ -175,8 +174,7 @@ func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
 	require.NoError(t, calls.Wait())
 }
 
-// The test counts requests, because a Stat does not show whether a node is a
-// container.
+// A Stat does not show whether a node is a container, so count requests.
 func TestQueuesAreContainersWhereTheServerHasThem(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("some/new/server", "h-W-", "x")

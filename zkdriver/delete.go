@@ -13,9 +13,9 @@ import (
 
 // Delete implements driver.Session. The first Delete of a node usually takes
 // one request. If another session's node may have the name by now, Delete first
-// reads the node and checks its token and owner. Only if an operator removes
-// the queue after that check, and a client on this host makes a new queue with
-// a node of the same name, does Delete remove the wrong node.
+// reads the node and checks its token and owner. Delete removes the wrong node
+// only if, after that check, an operator removes the queue, and a client on
+// this host makes a new queue with a node of the same name.
 //
 // For the cause Released, the removal begins with a write to the node, which
 // tells the watching waiter that it was a release. A session without a secret
@@ -45,9 +45,8 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
-// deleteNode removes a node. If that is safe without reading the node first, it
-// calls remove. Otherwise it reads the node, and removes it only if the node
-// still has the version that was read.
+// deleteNode calls remove if that is safe without reading the node first.
+// Otherwise it reads the node, and removes only the version that it has read.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -80,13 +79,12 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 }
 
 // mayRemoveUnread reports whether this session may remove its node by name
-// without reading it first, that is, without hitting another session's node
-// that got the name after an operator removed the queue. With a secret, the
-// server refuses to release another session's node, because a release begins
-// with a write to the node. A removal for another cause has no write. It relies
-// on the session's watch, which reports a removed queue from 0.3 s after the
-// grant on. Without a secret, an open watch must show that the node still
-// exists.
+// without reading it first. After an operator has removed the queue, another
+// session's node may have that name. With a secret, a release cannot hit that
+// node, because a release begins with a write, which the server refuses. A
+// removal for another cause has no write. It relies on the session's watch,
+// which reports a removed queue from 0.3 s after the grant on. Without a
+// secret, an open watch must show that the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.exists() {
 		return true
@@ -114,8 +112,7 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// readAndDelete makes one attempt of deleteChecked. It returns false if the
-// node changed between the read and the removal.
+// readAndDelete returns false if the node changed between read and removal.
 func (s *session) readAndDelete(queue string, token int64, names []string) (done bool, err error) {
 	r := s.own.beginRemoval(queue, names...)
 	ended := false

@@ -51,7 +51,6 @@ const (
 	maxSequence = 1<<31 - 1<<20
 )
 
-// aclMode says who may use the queues and contenders that a session makes.
 type aclMode int
 
 const (

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An answered Sync does not renew the lease of a session that has a node, so
-// such a session must send writes as well.
+// A session that has a node must send writes too, because an answered Sync does
+// not renew its lease.
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {

@@ -82,8 +82,7 @@ func mustConnect(t testing.TB, dsn string) *session {
 	return s
 }
 
-// fixture is a session that connects through its own proxy. The field raw
-// is a plain go-zookeeper client of the same server.
+// fixture is a session that connects through its own proxy.
 type fixture struct {
 	*session
 	t      testing.TB
@@ -107,7 +106,6 @@ func (b *fixture) another(params string) *session {
 	return mustConnect(b.t, "zk://"+b.server.Addr()+b.chroot+"?"+params)
 }
 
-// expire makes the server expire the session.
 func (b *fixture) expire() error {
 	b.proxy.Refuse() // otherwise the session would reconnect before it expires
 	defer b.proxy.Heal()

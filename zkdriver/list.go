@@ -28,8 +28,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	return s.settings.layout.shownNodes(nodes), err
 }
 
-// listNodes lists the children of the queue's node, or those of its
-// successor if the contenders have moved there.
+// listNodes lists a queue's node, or its successor if the contenders are there.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.addedSoFar()

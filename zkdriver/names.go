@@ -29,8 +29,7 @@ const reserved = "zookeeper"
 
 const seqDigits = 10
 
-// sequenceOf returns the sequence number in the name of a queue's child. If ok
-// is false, the child is not a contender.
+// sequenceOf returns the sequence in a child's name, if it is a contender.
 func sequenceOf(child string) (seq int64, ok bool) {
 	if !endsInSequence(child) {
 		return 0, false
@@ -41,7 +40,6 @@ func sequenceOf(child string) (seq int64, ok bool) {
 	return seq, true
 }
 
-// splitName splits a contender's name into prefix and sequence.
 func splitName(child string) (prefix string, seq int64, ok bool) {
 	seq, ok = sequenceOf(child)
 	if !ok {
@@ -71,17 +69,16 @@ const successor = "new\u00a0sequences"
 
 func successorOf(queue string) string { return queue + "/" + successor }
 
-// predecessorOf returns the queue to which a successor belongs. If ok is false,
-// the argument is not a successor.
+// predecessorOf returns the queue to which a successor belongs.
 func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
 // keptValues is the node below which [driver.Inspector] values are stored. The
 // value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
-// is not below the queue's own node, which could then not be removed, and whose
-// children Create counts. The no-break spaces keep these nodes apart from queue
-// names.
+// is not below the queue's own node, because that node could then not be
+// removed, and Create counts its children. The no-break spaces keep these nodes
+// apart from queue names.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"
@@ -105,8 +102,7 @@ func unescapeSegment(child string) string {
 	return child
 }
 
-// queuePath returns the path of a queue's node. It escapes the queue's name but
-// not the chroot.
+// queuePath escapes the queue's name but not the chroot.
 func (s *settings) queuePath(queue string) string {
 	return s.chroot + "/" + eachSegment(queue, escapeSegment)
 }
@@ -166,7 +162,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkSegments checks a path as driver.CheckQueue and ZooKeeper do.
 func checkSegments(path string) error {
 	if err := driver.CheckQueue(path); err != nil {
 		return err
@@ -186,7 +181,6 @@ func checkCharacters(s string) error {
 	return nil
 }
 
-// splitPath splits a path reported by the server into queue and node name.
 func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, s.chroot+"/")
 	i := strings.LastIndexByte(rest, '/')
@@ -200,9 +194,8 @@ func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 // clients of that library and of dlock wait for each other. All of these
 // libraries queue in the same way, and differ only in the text before a name's
 // sequence. Callers of the driver see dlock's names; [layout.stored] and
-// [layout.shown] translate between these and the stored names, one to one.
-// Names that belong to neither library stay as they are. A nil layout changes
-// nothing.
+// [layout.shown] translate between these and the stored names, one to one. A
+// nil layout changes nothing.
 type layout struct {
 	name string
 	// The text before the sequence in the names of writers and readers; reader
@@ -258,9 +251,8 @@ func (l *layout) prefix(prefix string) (string, error) {
 	return l.translate(prefix, &ownLayout, l), nil
 }
 
-// translate converts a prefix from one layout to another by replacing its
-// suffix, which tells the mode. It returns a prefix without such a suffix
-// unchanged.
+// translate replaces the suffix of a prefix that tells the mode. A prefix
+// without such a suffix stays unchanged.
 func (l *layout) translate(prefix string, from, to *layout) string {
 	if before, ok := strings.CutSuffix(prefix, from.writer); ok {
 		return before + to.writer
@@ -273,7 +265,7 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 
 // shown returns the name by which callers know a stored node. If the stored
 // name itself looks like one of dlock's, shown appends a tilde, because that
-// name stands for another node. A name with a tilde counts as a writer's.
+// name stands for another node.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {
@@ -325,7 +317,7 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 
 // checkLayout removes the new node and returns an error if a contender ahead
 // has a name of another layout, because that contender's program would not wait
-// for the new node. It lists the queue unless the contenders ahead are known.
+// for the new node.
 func (s *session) checkLayout(made *madeNode, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)
@@ -347,8 +339,7 @@ func (s *session) checkLayout(made *madeNode, data []byte) error {
 	return nil
 }
 
-// otherThan returns the name of the layout to which a stored node belongs, or
-// "" if it belongs to this layout or to no known one.
+// otherThan returns the other layout to which a stored node belongs, or "".
 func (l *layout) otherThan(name string) string {
 	prefix, _, _ := splitName(name)
 	if l.isKind(prefix) {

@@ -102,8 +102,7 @@ func TestALayoutWithoutReaders(t *testing.T) {
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// If the name of a node contains "__WRIT__" anywhere, Curator's readers take it
-// for a writer. So a host name must not contain that text.
+// Curator's readers take a node for a writer if its name contains "__WRIT__".
 func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	b := newFixture(t, "names=curator")
 	_, err := create(within(t), b, "q", "a__WRIT__b-R-", nil)
@@ -111,7 +110,6 @@ func TestAHostNameMustNotLookLikeAWriterOfCurator(t *testing.T) {
 	assert.Empty(t, b.nodes("q"))
 }
 
-// Data without a trailer of a known form must stay unchanged.
 func TestDataOfALaterVersionAreTolerated(t *testing.T) {
 	for _, data := range []string{"", "\xff\x00", `{"layout":9}`, "a\n#dlock layout=9", "a\n#dlock token=7 created=8 more=9"} {
 		got, facts, _ := splitTrailer([]byte(data))

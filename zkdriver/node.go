@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// storedNode is a node as read from the server.
 type storedNode struct {
 	mine       bool
 	name, path string
@@ -27,8 +26,7 @@ func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat)
 	return n
 }
 
-// token returns the node's fencing token. A node made by Replace has the token
-// of the original node in its trailer.
+// token returns the fencing token, which Replace keeps in the trailer.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token
@@ -36,8 +34,7 @@ func (n *storedNode) token() int64 {
 	return n.stat.Czxid
 }
 
-// created returns when the contender was created, in milliseconds since 1970.
-// Replace does not change that time.
+// created returns when Create made the node, in milliseconds since 1970.
 func (n *storedNode) created() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.created
@@ -112,8 +109,8 @@ func (s *session) removedOtherNode(queue string, token int64, name string, r *re
 //
 // The first says that only the node's session can write to the node: see
 // acl.go. The second marks a node that Replace made in place of an older one.
-// Because the new node has its own Czxid and Ctime, the trailer records the
-// token that Create returned and the time at which Create made the node.
+// It has the older node's token and creation time, because the new node has its
+// own Czxid and Ctime.
 //
 // If there is nothing to record, but the last line of the caller's data looks
 // like a trailer, the driver appends a trailer with zeros, so that splitTrailer

@@ -102,7 +102,6 @@ func (s *session) addOrphan(queue string, data []byte, where search) {
 	}
 }
 
-// removeOrphans retries until all orphans are removed or the session has ended.
 func (s *session) removeOrphans() {
 	const shortest = 10 * time.Millisecond
 	for wait := shortest; s.conn.AwaitConnection(context.Background()) == nil; {
@@ -125,8 +124,8 @@ func (s *session) removeOrphans() {
 
 // remove searches for orphans and removes those that it finds. It sends a Sync
 // first, because a server may not yet show a node that was created through
-// another one. If the Create is still in flight after the Sync, the leader
-// refuses it, because the session has moved to another connection.
+// another one. A Create still in flight after the Sync is refused by the
+// leader, because the session has moved to another connection.
 func (s *session) remove(all map[orphan]search) error {
 	if err := s.conn.Sync("/"); err != nil {
 		return err
@@ -175,8 +174,7 @@ func (s *session) removeIfOrphan(queue, name string) error {
 	return s.conn.Delete(path, -1)
 }
 
-// together calls f for each item, for up to 32 at a time. It goes on after a
-// failure, and returns the first error.
+// together calls f for up to 32 items at a time, and returns the first error.
 func together[T any](items []T, f func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(32)

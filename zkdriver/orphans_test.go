@@ -65,8 +65,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	}
 	b.cleanedUp()
 	require.Len(t, b.nodes("q"), live)
-	// Each orphan takes up to five requests: its Create, and three or four to
-	// find and remove it. If its Create fails during the search, it is read twice.
+	// One Create per orphan, and at most four requests to find and remove it.
 	require.LessOrEqual(t, b.requests()-before, 5*lost)
 }
 

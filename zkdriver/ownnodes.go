@@ -57,9 +57,8 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the current epoch of a queue. If the queue was recreated,
-// which changes its epoch, setEpoch forgets the nodes of the earlier epochs.
-// The caller holds o.mu.
+// setEpoch records the current epoch of a queue. A new epoch shows that the
+// queue was recreated, so its earlier nodes are gone. The caller holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -72,7 +71,6 @@ func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	clear(in.bySeq)
 }
 
-// any reports whether the session has nodes.
 func (o *ownNodes) any() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +165,6 @@ func (o *ownNodes) doubt(n *ownNode, names ...string) {
 	}
 }
 
-// seenAs records that a node exists under the name and is not doubtful.
 func (o *ownNodes) seenAs(n *ownNode, name string, connection uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -235,11 +232,10 @@ func (o *ownNodes) queueGone(queue string, asked uint64) {
 // It detects a removal that hits the wrong node.
 //
 // Node names repeat when an operator removes a queue and recreates it. Suppose
-// that a session requests the removal of an old node, and the operator
-// recreates the queue before the server carries that out. If a Create in
-// between gets the old node's name, the server removes the new node, because a
-// removal names only a path. This may even happen before the session has
-// handled the answer to the Create. So both sides check:
+// that this happens while the removal of an old node is in flight. If a Create
+// gets the old node's name, the server removes the new node, because a removal
+// names only a path. This may even happen before the session has handled the
+// answer to the Create. So both sides check:
 //
 //   - A Create whose node has a name that is being removed waits for that
 //     removal. Before Create returns, it checks that its node still exists.
@@ -262,7 +258,6 @@ type creation struct {
 	removedNames []string      // names of nodes whose removal ended after this Create began
 }
 
-// removal is a request in flight that removes a node.
 type removal struct {
 	names     []string      // that the node may have: see possibleNames
 	ended     chan struct{} // closed by endRemoval; nil unless a Create is waiting for this removal

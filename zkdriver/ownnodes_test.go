@@ -41,9 +41,8 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// A removal names only a path. If the queue is recreated while a removal is in
-// flight, the removal may hit a new node of the same name, which the session
-// must notice.
+// A removal names only a path, so it may hit a new node of the same name if the
+// queue is recreated meanwhile. The session must notice that.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },
@@ -85,8 +84,7 @@ func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	}
 }
 
-// Any client may create a node with any sequence, so the search for an orphan
-// must not rely on the sequences of other clients' nodes.
+// Any client may create a node with any sequence.
 func TestAnOldNodeWithAHighSequenceHidesNoOrphan(t *testing.T) {
 	for _, seq := range []int64{2147000000, 7} {
 		t.Run(fmt.Sprint(seq), func(t *testing.T) {

@@ -30,7 +30,6 @@ func (b *fixture) join(data string) driver.Joined {
 	return j
 }
 
-// joining is like join, but does not wait.
 func (b *fixture) joining(data string) <-chan driver.Joined {
 	made := make(chan driver.Joined, 1)
 	go func() {
@@ -81,8 +80,7 @@ func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 	require.Equal(t, own, j.Ahead[1].Name)
 }
 
-// A contender that has to wait lists the queue again when it is woken, so a
-// list right behind its create would be wasted.
+// A contender that has waited lists the queue anyway when it is woken.
 func TestNoListIsSentBehindACreateAfterOneThatWaited(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.learnShared()
@@ -109,8 +107,6 @@ func TestNoListIsSentBehindACreateAfterOneThatWasAlone(t *testing.T) {
 	}
 }
 
-// If the connection breaks before the list arrives, Create still succeeds,
-// because the node was created.
 func TestAListThatIsLostWithItsConnectionIsNotUsed(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	own := b.learnShared()

@@ -59,9 +59,8 @@ func (s *session) vanished(queue string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue creates the queue's node and any missing ancestors. The node is a
-// container if the server supports containers. makeQueue never creates a
-// successor; moveOn does that.
+// makeQueue creates the queue's node, as a container if the server has them,
+// and any missing ancestors. It never creates a successor; moveOn does that.
 func (s *session) makeQueue(queue string) error {
 	if before, ok := predecessorOf(queue); ok {
 		s.queues.moved.Delete(before)
@@ -117,7 +116,7 @@ func (s *session) makeAncestors(path string) error {
 }
 
 // queueCache remembers for each queue how to create nodes, and whether to trust
-// writes to those nodes. A dropped entry is read again with one request.
+// writes to those nodes.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -129,7 +128,6 @@ type queueCache struct {
 
 const maxKnown = 4096
 
-// queueInfo says how to create nodes in a queue.
 type queueInfo struct {
 	mode       createMode
 	epoch      int64 // zero unless the mode is draining or the session checks ACLs
@@ -233,7 +231,6 @@ func (q *queueCache) trust(queue string) writeTrust {
 	return t
 }
 
-// setTrust stores t, unless a later epoch or ACL version is stored already.
 func (q *queueCache) setTrust(queue string, t writeTrust) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -263,10 +260,9 @@ func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 // left and no contender. This stays true as long as that node exists, because a
 // Create in it gets a sequence past the limit and therefore removes the new
 // contender again. And that node exists as long as its child, the successor,
-// does. So what the session has seen is valid for one epoch of the successor.
-// Answers to Create and List show that epoch, which is later than that of the
-// own node. A session that does not know of the successor finds it with its
-// next List or Create.
+// does. So what the session has seen is valid for one epoch of the successor,
+// which the answers to Create and List show. A session that does not know of
+// the successor finds it with its next List or Create.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
@@ -274,9 +270,8 @@ var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 // must then check the queue's own node again.
 var errNoSuccessor = fmt.Errorf("zkdriver: %w: the queue was removed while it was used", driver.ErrUnavailable)
 
-// usedUp reports whether the queue has run out of sequence numbers. The
-// Cversion of a Stat is twice the number of children ever created, minus the
-// number that exist, in 32 bits.
+// usedUp computes the number of children ever created: a Stat's Cversion is
+// twice that number, minus the number that exist, in 32 bits.
 func (s *session) usedUp(queue *zk.Stat) bool {
 	return int64(uint32(queue.Cversion+queue.NumChildren)/2) >= s.settings.sequenceLimit
 }
@@ -311,8 +306,8 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn creates the successor of a queue that has no contenders but has other
-// queues below it. The successor gets the ACL of the queue's node.
+// moveOn creates the successor, with the ACL of the queue's node. The queue
+// must have no contenders.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	acl, _, err := s.conn.GetACL(path)

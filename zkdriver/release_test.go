@@ -59,9 +59,7 @@ func TestOnlyItsSessionWritesToAContender(t *testing.T) {
 	}
 }
 
-// A write to a node counts as a release only if the node is guarded, that is,
-// only its own session can write to it. Otherwise any client could make the
-// node look released.
+// Any client could write to an unguarded node and so make it look released.
 func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	b := newFixture(t, "")
 	b.mustCreate("q", "h-W-", "x")
@@ -82,9 +80,9 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// With handover=list a session has no secret, so the server would let it remove
-// another session's node. It must read a node before removing it, unless an
-// open watch shows that the node has not been replaced.
+// With handover=list, the server would let a session remove another session's
+// node. So the session reads a node before removing it, unless an open watch
+// shows that the node has not been replaced.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -102,7 +100,7 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 }
 
 // If a node is replaced during a reconnect by another of the same name, the
-// server reports a write. That write is not a release.
+// server reports a write.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -171,8 +169,7 @@ func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	}
 }
 
-// With handover=list, a session writes to no node, and lists the queue instead
-// of believing a notice that the lock was released.
+// With handover=list, a session writes to no node and trusts no write.
 func TestHandOverByListing(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")
@@ -195,8 +192,7 @@ func TestHandOverByListing(t *testing.T) {
 }
 
 // A client that may create nodes can forge a contender's node and then fake its
-// release. Only if the client may delete nodes as well, and so gains nothing by
-// that, is a release trusted.
+// release. If it may delete nodes as well, it gains nothing by that.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -262,8 +258,7 @@ func TestTheACLOfAQueueIsReadOnce(t *testing.T) {
 	require.Equal(t, 2, b.proxy.Frames(zktest.OpGetACL)-read, "the ACL is read again, because the queue was made again")
 }
 
-// The session must not treat another session's node as its own, whatever the
-// data of that node claims.
+// Another session's node may claim any token in its data.
 func TestAForgedPlaceIsGone(t *testing.T) {
 	for _, handover := range []string{"release", "list"} {
 		forged := func(t *testing.T, first func(*fixture, driver.Place)) (*fixture, driver.Place) {

@@ -99,8 +99,7 @@ func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// ZooKeeper cannot remove the queue's node as long as another queue is below
-// it, so the contenders must move to a successor.
+// ZooKeeper cannot remove a queue's node while another queue is below it.
 func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 	b := newFixture(t, "sequence_limit=5")
 	other, below := b.another("sequence_limit=5"), b.another("")
@@ -184,8 +183,6 @@ func TestSessionsAgreeWhereAQueueGoesOn(t *testing.T) {
 	require.ErrorIs(t, b.Delete(within(t), "q", held, driver.Released), driver.ErrGone)
 }
 
-// If the queue was recreated, its sequences have started over, so its old
-// successor must not be used.
 func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	b := newFixture(t, "sequence_limit=4")
 	other := b.another("sequence_limit=4")
@@ -215,8 +212,7 @@ func TestASuccessorBesideFreshSequencesIsNotUsed(t *testing.T) {
 	}
 }
 
-// The Cversion, from which the driver computes the number of created nodes,
-// overflows after more than a billion nodes.
+// The Cversion overflows after more than a billion nodes.
 func TestTheCountOfCreatedNodesIsReadFromTheStat(t *testing.T) {
 	s := &session{settings: &settings{sequenceLimit: maxSequence}}
 	for created, want := range map[int64]bool{

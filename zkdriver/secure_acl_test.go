@@ -44,8 +44,6 @@ func (h *aclFixture) queuePath() string       { return h.root + "/" + h.queue }
 func (h *aclFixture) nodePath() string        { return h.queuePath() + "/" + h.place.Name }
 func (h *aclFixture) ancestors() []string     { return []string{h.root + "/of", h.root + "/of/alice"} }
 
-// aclOf returns a node's ACL. It fails the test if the ACL was changed after
-// the node was created.
 func (h *aclFixture) aclOf(path string) []zk.ACL {
 	h.t.Helper()
 	acl, stat, err := h.owner.GetACL(path)
@@ -54,8 +52,6 @@ func (h *aclFixture) aclOf(path string) []zk.ACL {
 	return acl
 }
 
-// contenderACL requires that users of the queue may only read the contender's
-// node, and that its own session has all permissions.
 func (h *aclFixture) contenderACL(path string, login string, what string) {
 	h.t.Helper()
 	acl := h.aclOf(path)
@@ -74,8 +70,6 @@ func (h *aclFixture) contenderACL(path string, login string, what string) {
 	}
 }
 
-// untouched requires that the queue and the contender's node are unchanged
-// after the attacks.
 func (h *aclFixture) untouched() {
 	h.t.Helper()
 	require.NoError(h.t, h.alice.Err())
@@ -155,8 +149,6 @@ func TestStrangersCanDoNothingToAQueueOfCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// refusedCalls calls every method of a session on another user's queue, and
-// returns the error of each method.
 func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place) map[string]error {
 	_, create := create(ctx, s, queue, "evil-W-", []byte("x"))
 	_, list := s.List(ctx, queue)
@@ -170,9 +162,8 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 	}
 }
 
-// Any client can create nodes below the ancestors of a queue. It can therefore
-// create the queue before the queue's users do, with an ACL that gives it
-// access.
+// Any client can create the queue before its users do, because every client may
+// create nodes below the queue's ancestors.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -210,8 +201,6 @@ func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// Any client can create the nodes of a value before the queue's users do, so a
-// session must not use nodes that others may alter.
 func TestAValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		for name, acls := range map[string][2][]zk.ACL{
@@ -259,8 +248,6 @@ func TestAValueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	}
 }
 
-// A queue may be recreated, or its ACL changed, after a session has checked it.
-// The reply to the session's next Create must show that.
 func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	for name, data := range map[string][]byte{"with a write": nil, "without a write": []byte("another user's")} {
 		t.Run(name, func(t *testing.T) {
@@ -296,8 +283,7 @@ func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 }
 
 // The node of a queue may have been created as the ancestor of other queues,
-// with an ACL that lets every client create nodes below it. The user who
-// created it must be able to lock it.
+// with an ACL that lets every client create nodes below it.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

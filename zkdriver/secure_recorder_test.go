@@ -14,16 +14,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// recorder records the bytes that clients send to a server, decrypted if they
-// use TLS.
+// recorder records what clients send to a server, decrypted.
 type recorder struct {
 	addr string
 	mu   sync.Mutex
 	said bytes.Buffer
 }
 
-// record starts a server that answers each new connection with the given bytes
-// and then says nothing.
 func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	t.Helper()
 	r := &recorder{}
@@ -37,8 +34,6 @@ func record(t testing.TB, config *tls.Config, answer []byte) *recorder {
 	return r
 }
 
-// recordTLS is like record, but the server has a certificate and grants a
-// session.
 func recordTLS(t testing.TB, certificate testenv.Pair) *recorder {
 	t.Helper()
 	return record(t, &tls.Config{Certificates: []tls.Certificate{certificate.Load(t)}}, sessionReply(time.Minute, 7))

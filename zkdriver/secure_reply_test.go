@@ -24,14 +24,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// hostileServerVariable is the environment variable that passes the data source
-// name to a child process. The driver runs there, because a panic on one of
-// go-zookeeper's goroutines would end the test binary.
+// hostileServerVariable passes the data source name to a child process. The
+// driver runs there, because a panic on one of go-zookeeper's goroutines would
+// end the test binary.
 const hostileServerVariable = "ZKDRIVER_HOSTILE_SERVER_DSN"
 
-// TestClientOfAHostileServer is the child process of the tests below: it uses
-// the driver for a while and ignores all errors. In the test binary itself it
-// does nothing.
+// TestClientOfAHostileServer is the child process of the tests below.
 func TestClientOfAHostileServer(t *testing.T) {
 	dsn := os.Getenv(hostileServerVariable)
 	if dsn == "" {
@@ -72,8 +70,6 @@ func use(dsn string) {
 	}
 }
 
-// survives uses the driver in a child process and requires that it does not
-// crash.
 func survives(t *testing.T, name, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
@@ -81,9 +77,8 @@ func survives(t *testing.T, name, dsn string) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestClientOfAHostileServer$", "-test.v")
 	cmd.Env = append(os.Environ(), hostileServerVariable+"="+dsn)
 	out, err := cmd.CombinedOutput()
-	// The exit status is ignored: the race detector sets it because of a data
-	// race in go-zookeeper, which shows when a server keeps closing
-	// connections.
+	// Ignore the exit status: the race detector sets it because of a data race
+	// in go-zookeeper, which shows when a server keeps closing connections.
 	_, after, survived := strings.Cut(string(out), "SURVIVED with ")
 	if !survived {
 		t.Errorf("%s: the process has ended: %v\n%.2000s", name, err, out)

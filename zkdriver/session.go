@@ -81,9 +81,8 @@ func (e connEvents) Disconnected()  { e.watches.disconnected() }
 func (e connEvents) Ended()         { e.watches.close() }
 func (e connEvents) Watching() bool { return e.watches.any() }
 
-// explain turns the error of a request into an error for the caller. Its text
-// says what the driver tried to do, such as "create a node in", and which
-// permission was needed.
+// explain adds to the error of a request what the driver tried to do, such as
+// "create a node in", and which permission that needs.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:

@@ -36,8 +36,6 @@ func TestWhereAValueIs(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("value\n#dlock token=%d created=0", p.Token), string(data))
 }
 
-// A write by another session makes this session's cache entry for the value
-// outdated.
 func TestSetValueNoticesAWriteOfAnotherSession(t *testing.T) {
 	b := newFixture(t, "")
 	other := b.another("")

@@ -15,8 +15,7 @@ import (
 
 // Watch implements driver.Session. It watches each node's data, because a
 // release begins with a write to the node. If a node is missing, the server
-// sets no watch, so the driver ends the driver.Watch itself. The server's
-// answer for the node p shows whether another node has taken its name.
+// sets no watch, so the driver ends the driver.Watch itself.
 func (s *session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Watch{}, err
@@ -155,7 +154,6 @@ type watches struct {
 	stale       map[string]int // number of watches set on an earlier connection, by queue path
 }
 
-// watch is what the driver knows of the server's watch of one path.
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
@@ -250,8 +248,8 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start completes a subscription after the server has set all of its watches.
-// If the subscriber's own node is gone, start ends the driver.Watch.
+// start runs when the server has set all watches of a subscriber. If the
+// subscriber's own node is gone, start ends the driver.Watch.
 func (ws *watches) start(s *subscriber, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -268,8 +266,6 @@ func (ws *watches) unsubscribe(s *subscriber) {
 	s.over = true
 }
 
-// answered records the server's answer to the request for a watch. After an
-// error, the watch is dropped.
 func (ws *watches) answered(path string, w *watch, node watchedNode, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -337,7 +333,6 @@ func (ws *watches) disconnected() {
 	}
 }
 
-// close ends all watches for good.
 func (ws *watches) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -362,7 +357,6 @@ func (ws *watches) drop(path string, w *watch) {
 	}
 }
 
-// end removes a watch and notifies its subscribers of the cause.
 func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	w.over = true
 	for s := range w.subscribers {
@@ -399,7 +393,6 @@ func (s *subscriber) notify(e event) {
 	}
 }
 
-// keepOnly unsubscribes s from all watches except the given one, if any.
 func (s *subscriber) keepOnly(only *watch) {
 	for _, w := range s.watching {
 		if w != only {

@@ -67,8 +67,7 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 }
 
 // The release must be the only request of the hand-over, even if the next
-// contender sent its latest write six tenths of a session timeout ago, which is
-// 6 s by default.
+// contender sent its latest write six tenths of a session timeout ago.
 func TestHandOverAfterALongWaitIsOneRequest(t *testing.T) {
 	const timeout = 10 * time.Minute // so long that no heartbeat is sent
 	b := newFixture(t, "session_timeout="+timeout.String())
