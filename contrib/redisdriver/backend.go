@@ -64,8 +64,7 @@ func micros(reply any) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// End implements [session.Store]. It first closes the session's connections and
-// then opens a new one to remove the session.
+// End implements [session.Store], over a new connection.
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)
@@ -152,7 +151,7 @@ func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 }
 
 // Look implements [session.Store]. If a query names nodes, Look asks only for
-// these, because the whole queue may be long.
+// these, because the queue may be long.
 func (b *backend) Look(ctx context.Context, ask []session.Query) (found []session.Snapshot, err error) {
 	var args []any
 	for _, q := range ask {

@@ -22,8 +22,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or nothing if the error
-// itself says what to do.
+// adviceOn returns advice on an error that does not itself say what to do.
 func adviceOn(err error) string {
 	switch {
 	case errors.Is(err, redis.Nil):

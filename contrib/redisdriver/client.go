@@ -95,8 +95,6 @@ func NewConnector(client redis.UniversalClient, options Options) (driver.Connect
 	return &connector{settings: s, addrs: s.addrs}, nil
 }
 
-// optionsOf stores the client's addresses in s, and returns the client's
-// options, including a dialer.
 func (s *settings) optionsOf(client redis.UniversalClient) (*redis.Options, error) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -143,8 +141,7 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 	return o
 }
 
-// dialLimit is the number of dials that a session may have in flight, including
-// abandoned dials that have not returned.
+// dialLimit limits the dials of a session in flight, abandoned ones included.
 const dialLimit = 64
 
 // dialByClient dials with the dialer of the client that was passed to

@@ -135,8 +135,7 @@ func TestUnusableClientsAndOptionsAreRefused(t *testing.T) {
 
 type wrapper struct{ redis.UniversalClient }
 
-// A dialer may keep running after its context is canceled, as go-redis's own
-// dialer does with TLS. The driver must not wait for it.
+// go-redis's own dialer may keep running with TLS after its context has ended.
 func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 	server := redistest.Shared(t)
 	let, dialing := make(chan struct{}), make(chan struct{}, 10)

@@ -20,8 +20,7 @@ func withClock(t *testing.T, params string) *store {
 	return newStore(t, redistest.Start(t, redistest.WithClock()), params)
 }
 
-// leftOf returns how much time, by the server's clock, is left to the session
-// that has a node. It fails the test if no session has a node.
+// leftOf returns how long the session with a node lasts by the server's clock.
 func (s *store) leftOf(t *testing.T) time.Duration {
 	t.Helper()
 	left := s.eval(t, `for _, x in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
@@ -66,8 +65,7 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 }
 
 // If the server's clock jumps forward, the server may end the session of a live
-// holder. A disconnected holder can't notice this, but its token is lower than
-// the next holder's, and its Unlock fails.
+// holder, which cannot notice this while it is disconnected.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)
@@ -84,8 +82,7 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A holder whose session expired because of a clock step must learn of it even
-// if the program makes no request: from a notice or from its next heartbeat.
+// The holder must learn of the step even if the program makes no request.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=8s")

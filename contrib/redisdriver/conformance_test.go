@@ -65,10 +65,8 @@ func TestConformance(t *testing.T) {
 
 const alone = "DLOCK_REDIS_ALONE"
 
-// TestConformanceOfVariants runs the conformance tests with Redis protocol
-// version 3, and with an existing go-redis client. Each variant runs in a child
-// process of its own, because the tests count goroutines, and tests running in
-// parallel would disturb the count.
+// TestConformanceOfVariants runs the conformance tests with other settings.
+// Each variant has its own process, because the tests count goroutines.
 func TestConformanceOfVariants(t *testing.T) {
 	for name, c := range map[string]*conformance{"version3": {params: "&protocol=3"}, "client": {existing: true}} {
 		if os.Getenv(alone) == name {
@@ -104,8 +102,7 @@ func (c *conformance) config() dlocktest.Config {
 		Complete:       true,
 		Abilities:      []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		New:            c.open,
-		// Any store will do, because sequences are microseconds since 1970 and
-		// don't roll over before the year 2255.
+		// Any store will do: sequences don't roll over before the year 2255.
 		NewNearRollOver: c.open,
 		NewLossy: func(t *testing.T) (driver.Connector, func()) {
 			s := c.open(t).(*store)

@@ -85,9 +85,8 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// Redis closes the connection if it rejects the client's certificate. If
-	// only one side uses TLS, however, Redis waits for the rest of a command,
-	// so the client must give up.
+	// If only one side uses TLS, Redis waits for the rest of a command, so the
+	// client must give up.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
@@ -98,9 +97,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The fake server keeps the connection open after its TLS alert, because
-// otherwise the client might see the connection closed before it reads the
-// alert.
+// The fake server keeps the connection open after its TLS alert, so that the
+// client reads the alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
@@ -129,8 +127,7 @@ func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 		{"redis://" + far, "?dial_timeout=200ms", "dial tcp " + far + ": i/o timeout", "no connection with " + far},
 		{"redis://" + silent, "?master_name=locks&dial_timeout=200ms", "no Sentinel knows the master \"locks\": " + silent + ": no answer", "no answer from the Sentinel " + silent},
 	} {
-		// A dial may be slow on a busy machine, so the time limit grows
-		// from attempt to attempt.
+		// Dials may be slow on a busy machine, so the time limit grows.
 		try := func(ctx context.Context, limit string) error {
 			connector, err := Driver{}.OpenConnector(c.dsn + strings.ReplaceAll(c.slow, "200ms", limit))
 			require.NoError(t, err)
@@ -180,7 +177,6 @@ func TestRepliesThatPass(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -246,8 +242,6 @@ func TestAServerThatEvictsLocksIsRefused(t *testing.T) {
 	require.ErrorIs(t, beat(t.Context(), session), driver.ErrSessionEnded)
 }
 
-// Heartbeats must succeed even if calls use all the connections that pool_size
-// permits.
 func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout+"&pool_size=1")
 	made := s.session()
@@ -286,12 +280,10 @@ func TestASessionFindsItsServerAgain(t *testing.T) {
 	}
 	server.Restart()
 	require.Eventually(t, func() bool { return errors.Is(list(), driver.ErrSessionEnded) }, 10*time.Second, time.Millisecond)
-	// go-redis logs a failed dial only if it dials in the background, as it
-	// does once it has seen several dials fail.
+	// go-redis logs a failed dial only if it dials in the background.
 	require.Equal(t, logged, dialsLogged.Load(), "go-redis has learned of a dial that has failed")
 }
 
-// leadTo breaks the connections of a session and replaces its addresses.
 func leadTo(s driver.Session, addr string) {
 	link := inside(s).link
 	link.mu.Lock()
@@ -300,8 +292,7 @@ func leadTo(s driver.Session, addr string) {
 	link.drop()
 }
 
-// The session must not redial in a tight loop if each connection is closed as
-// soon as it is accepted.
+// A server may close each connection as soon as it has accepted it.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")
@@ -317,8 +308,7 @@ func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	require.Less(t, dials.Load(), int64(150))
 }
 
-// unreachable returns the address of a socket on which connections are neither
-// accepted nor refused.
+// unreachable returns an address that neither accepts nor refuses connections.
 func unreachable(t *testing.T) string {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)
@@ -341,8 +331,6 @@ func unreachable(t *testing.T) string {
 	return addr
 }
 
-// silentServer returns the address of a server that accepts connections but
-// never answers.
 func silentServer(t *testing.T) string {
 	return doctortest.Listen(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 }

@@ -33,8 +33,7 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
-// waitForSequence waits until the replica has received sequence seq. It polls,
-// because the WAIT command covers only writes made on its own connection.
+// waitForSequence polls, because WAIT covers only writes on its own connection.
 func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return replica.Do("GET", key) == strconv.FormatInt(seq, 10) }, 30*time.Second, time.Millisecond)
@@ -45,7 +44,6 @@ func portOf(s *redistest.Server) string {
 	return u.Port()
 }
 
-// sentinelConnectors runs a test for each way to give a connector a Sentinel.
 func sentinelConnectors(t *testing.T, timeout time.Duration, run func(t *testing.T, open func(sentinel string) (driver.Connector, error))) {
 	for name, open := range map[string]func(sentinel string) (driver.Connector, error){
 		"data source name": func(sentinel string) (driver.Connector, error) {
@@ -120,7 +118,6 @@ func newReplica(t *testing.T, master *redistest.Server, options ...redistest.Opt
 	return replica, replication
 }
 
-// connected waits until a replica follows its master.
 func connected(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -150,8 +147,7 @@ func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 }
 
 // While the master is down, a session must not read queues from a replica,
-// whose data may be outdated. Once the master is back, the session must find it
-// again.
+// whose data may be outdated.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -160,8 +156,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 	known := connect()
 	create(t, known, "stock/42")
-	// Make the replica's data appear to come from another master, and then
-	// disconnect the replica.
+	// Make the replica's data appear to come from another master.
 	generation := master.Do("HGET", "{dlock}:gen", "id").(string)
 	master.Do("HSET", "{dlock}:gen", "id", "another")
 	require.Eventually(t, func() bool { return replica.Do("HGET", "{dlock}:gen", "id") == "another" }, 30*time.Second, time.Millisecond)
@@ -186,8 +181,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 	master.Restart()
 	for _, s := range []driver.Session{known, unknown} {
-		// Retry, because if the replica refuses a request, the session closes
-		// all its connections, and other requests on them fail.
+		// Retry, because a refusal by the replica closes all connections.
 		var err error
 		require.Eventually(t, func() bool {
 			_, err = s.List(t.Context(), "stock/42")
@@ -238,8 +232,7 @@ func TestAClusterIsFollowed(t *testing.T) {
 	require.Len(t, owners, 2, "both servers have namespaces")
 }
 
-// A Redis cluster redirects to IPv6 addresses without brackets. The driver must
-// add the brackets, because net.Dial rejects such addresses.
+// Redis redirects to IPv6 addresses without brackets, which net.Dial rejects.
 func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -254,8 +247,7 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 }
 
 // After a cluster has moved the keys, the session must ask the new server,
-// because the old one would report that there are no queues. The new server
-// ends the session, because the keys come from another server.
+// because the old one would report that there are no queues.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -287,7 +279,6 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// moveKeys moves the slot of a namespace between two servers of a cluster.
 func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
 	slot := strconv.FormatInt(from.Do("CLUSTER", "KEYSLOT", "{"+namespace+"}:seq").(int64), 10)
 	source, target := from.Do("CLUSTER", "MYID").(string), to.Do("CLUSTER", "MYID").(string)
@@ -302,8 +293,7 @@ func moveKeys(t *testing.T, namespace string, from, to *redistest.Server) {
 	from.Do("CLUSTER", "SETSLOT", slot, "NODE", target)
 }
 
-// untilGrace returns a context that ends as soon as a Connect reports that it
-// waits for earlier leases to end.
+// untilGrace returns a context that ends once a Connect waits for old leases.
 func untilGrace(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -316,9 +306,8 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
-// While a cluster moves keys between servers, Redis aborts a script at the
-// first missing key but keeps the script's earlier changes. A new node must not
-// be among them.
+// While a cluster moves keys, Redis aborts a script at the first missing key
+// but keeps the script's earlier changes.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

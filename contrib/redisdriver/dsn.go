@@ -52,12 +52,10 @@ const (
 	maxReplicas      = 16
 )
 
-// graceTime returns how long no lock is granted after a loss of data, so that
-// the leases of earlier holders can end.
+// graceTime returns how long no lock is granted after a loss of data.
 func (s *settings) graceTime() time.Duration { return max(s.grace, s.timeout) }
 
-// key returns the Redis key for name. The braces are a hash tag: they make a
-// cluster keep all keys of a namespace on the same server.
+// key adds a hash tag, so that a cluster keeps a namespace on one server.
 func (s *settings) key(name string) string { return "{" + s.namespace + "}:" + name }
 
 // parseDSN parses a data source name. Unlike those of url.Parse and go-redis,
@@ -196,16 +194,14 @@ func splitHosts(rest string, from int) (first string, more []string, err error) 
 	return rest[:from] + hosts[0] + after, hosts[1:], nil
 }
 
-// clientParameters are the go-redis parameters that a data source name may
-// contain. Some are accepted for compatibility but have no effect.
+// clientParameters are those of go-redis. Some are accepted without effect.
 var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_retries", "min_retry_backoff", "max_retry_backoff",
 	"dial_timeout", "read_timeout", "write_timeout", "pool_fifo", "pool_size", "pool_timeout", "min_idle_conns", "max_idle_conns",
 	"max_active_conns", "conn_max_idle_time", "idle_timeout", "conn_max_lifetime", "max_conn_age", "skip_verify"}
 
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn parses the driver's own parameters, and removes them from q, because
-// go-redis would reject them.
+// takeOwn takes the driver's own parameters from q, as go-redis rejects them.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := s.parameters()
@@ -262,8 +258,6 @@ func goodNamespace(s string) bool {
 	return s != "" && len(s) <= maxNamespace && !strings.ContainsFunc(s, bad)
 }
 
-// parseServer parses the URL of a single server or a cluster. Further servers
-// of a cluster are given as addr parameters.
 func (s *settings) parseServer(u *url.URL, q url.Values) error {
 	more := q["addr"]
 	q.Del("addr")

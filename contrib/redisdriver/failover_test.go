@@ -33,8 +33,7 @@ func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
 	return &loss{store: s, successor: s}
 }
 
-// replica starts a replica, and disconnects it after it has learned of one lock
-// and its release. It learns of no lock that is taken afterwards.
+// replica starts a replica that learns of no lock taken after the call.
 func (l *loss) replica(options ...redistest.Option) *redistest.Server {
 	replica, replication := newReplica(l.t, l.server, options...)
 	early, err := l.newClient().RWMutex("stock/41").Lock(l.t.Context())
@@ -50,8 +49,7 @@ func (l *loss) movesTo(server *redistest.Server) {
 	l.successor.namespace, l.successor.graced = l.namespace, true
 }
 
-// hold takes the lock and then disconnects the holder, which must therefore
-// notice by itself that it has lost the lock.
+// hold disconnects the holder, which must notice the loss of the lock itself.
 func (l *loss) hold() *dlock.Lock {
 	lock := l.holdReachable()
 	l.t.Cleanup(l.cutFirst())
@@ -65,8 +63,7 @@ func (l *loss) holdReachable() *dlock.Lock {
 	return lock
 }
 
-// grantsLater checks that the next contender does not get the lock before the
-// holder has noticed its loss.
+// grantsLater checks that the holder notices its loss before the next grant.
 func (l *loss) grantsLater(holder *dlock.Lock) {
 	l.t.Helper()
 	if holder.Err() != nil {
@@ -259,8 +256,7 @@ func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// The isolated master still answers the holder, whose lock must be lost because
-// no replica confirms its heartbeats.
+// The isolated master still answers, but no replica confirms heartbeats.
 func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	replica, replication := newReplica(t, l.server)
@@ -273,9 +269,8 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.Regexp(t, "0 of 1 replicas have confirmed the heartbeat|no answer within", holder.Err()) // the latter on a busy machine
 }
 
-// A replica that still follows the old master confirms the holder's heartbeats.
-// The new master must not start its grace period before a replica follows the
-// new master.
+// A replica that still follows the old master confirms the holder's heartbeats,
+// so the grace must not begin before it follows the new master.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -311,8 +306,7 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 }
 
 // A replica may confirm another master's heartbeats until it receives a
-// client's attempt to connect. The grace period must therefore count from the
-// receipt of the attempt, not from when it was made.
+// client's attempt to connect. The grace must count from then.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
@@ -351,9 +345,8 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 	return err
 }
 
-// receivedAt returns the time at which replicas had received an attempt to
-// connect, as the client reports it in its next attempt. It returns 0 if no
-// attempt has reported a time.
+// receivedAt returns when replicas had received an attempt to connect, as the
+// next attempt reports it, or 0.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 12 && c[1] == openScript.Hash() && c[9] != "" {

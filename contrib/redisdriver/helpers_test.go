@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(redistest.Main(m)))
 }
 
-// silent is a go-redis logger that discards all messages but counts failed
-// dials.
+// silent is a go-redis logger that only counts failed dials.
 type silent struct{}
 
 var dialsLogged atomic.Int64
@@ -92,8 +91,7 @@ func is(op faults.Op) func(int32) bool {
 	}
 }
 
-// store is a connector that routes each session through its own proxy, so that
-// tests can inject network faults.
+// store is a connector that routes each session through its own proxy.
 type store struct {
 	t         *testing.T
 	server    *redistest.Server
@@ -120,8 +118,7 @@ func newStore(t *testing.T, server *redistest.Server, params string) *store {
 	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
 }
 
-// loadScripts loads the scripts into the server in advance, because the first
-// run of a script would otherwise take two requests.
+// loadScripts saves the first run of each script a second request.
 func loadScripts(server *redistest.Server) {
 	for name := range scriptOps {
 		if len(name) > 40 {
@@ -134,7 +131,6 @@ func (s *store) dsn(addr string) string {
 	return "redis://" + addr + "?empty_is_new=" + strconv.FormatBool(!s.graced) + "&namespace=" + s.namespace + "&" + s.params
 }
 
-// inside returns the driver's part of a session.
 func inside(s driver.Session) *backend { return s.(*session.Session).Store().(*backend) }
 
 func beat(ctx context.Context, s driver.Session) error {
@@ -144,7 +140,6 @@ func beat(ctx context.Context, s driver.Session) error {
 
 func (s *store) key(name string) string { return "{" + s.namespace + "}:" + name }
 
-// Check implements driver.Checker. It connects directly, not through a proxy.
 func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector(s.dsn(s.server.Addr()))
 	if err != nil {
@@ -169,7 +164,6 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// session is like Connect, but fails the test on an error.
 func (s *store) session() driver.Session {
 	s.t.Helper()
 	made, err := s.Connect(s.t.Context())
@@ -211,8 +205,7 @@ func (s *store) freeProxy() *redistest.Proxy {
 	return redistest.NewProxy(s.t, s.server.Addr(), classify)
 }
 
-// join connects and creates a node. It retries if that took longer than the
-// session timeout, so that short timeouts work on a busy machine.
+// join connects and creates a node. It retries if the session ends meanwhile.
 func (s *store) join(t *testing.T, queue string) (driver.Session, driver.Joined) {
 	t.Helper()
 	for {

@@ -56,8 +56,7 @@ func (l *link) newLine() *line {
 	return x
 }
 
-// take returns an idle line, or a new one if all are in use, so that heartbeats
-// never wait for calls. The session limits the number of calls in flight.
+// take returns an idle line or a new one, so that heartbeats never wait.
 func (l *link) take() *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,8 +162,7 @@ func (x *line) newClient() *redis.Client {
 }
 
 // handshakes is a go-redis hook that records the error reply to a handshake,
-// which go-redis drops. Redis sends such a reply before it closes the
-// connection, for example if it has too many clients.
+// such as "too many clients", which go-redis drops.
 type handshakes struct{ line *line }
 
 func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -192,8 +190,7 @@ func (x *line) reason(err error) error {
 	return err
 }
 
-// interrupt closes the connection to make the request with this number fail. It
-// is a no-op if the line has begun another request.
+// interrupt closes the connection, unless the line has begun another request.
 func (x *line) interrupt(request int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -202,7 +199,6 @@ func (x *line) interrupt(request int) {
 	}
 }
 
-// drop closes the connection. The next request dials again.
 func (x *line) drop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -318,8 +314,7 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed makes the joined errors of several attempts temporary if at least one
-// of them is temporary, in which case passing is true.
+// mixed makes the errors of several attempts temporary if one of them is.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -327,14 +322,12 @@ func mixed(failed error, passing bool) error {
 	return failed
 }
 
-// share limits one of n attempts to an equal share of the time left in ctx, so
-// that an unresponsive server leaves time for other servers.
+// share limits one of n attempts to its share of the time left in ctx.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, _ := ctx.Deadline() // set by line.dial
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
-// candidates returns the addresses that a dial tries, in order.
 func (l *link) candidates(ctx context.Context) ([]string, error) {
 	if l.settings.sentinel != nil {
 		addr, err := l.askSentinels(ctx)
@@ -399,7 +392,7 @@ func (l *link) sentinels() bool {
 // followSentinels keeps l connected to the master that the Sentinels name,
 // until ctx ends. It is needed because the old master still answers for seconds
 // after a planned fail-over, but its sessions must end within the new master's
-// grace. While no Sentinel answers, only failing heartbeats end the session.
+// grace.
 func (l *link) followSentinels(ctx context.Context) {
 	probe := newLink(l.settings) // separate, so that requests of l never wait for it
 	defer probe.close()
@@ -413,7 +406,6 @@ func (l *link) followSentinels(ctx context.Context) {
 	}
 }
 
-// turnTo stores the master's address, and closes all connections if it changed.
 func (l *link) turnTo(addr string) {
 	l.mu.Lock()
 	before := l.master
@@ -424,8 +416,7 @@ func (l *link) turnTo(addr string) {
 	}
 }
 
-// askSentinels asks one Sentinel after another for the master's address. It
-// leaves some of the time in ctx for connecting to the master.
+// askSentinels leaves some of the time in ctx for connecting to the master.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	if l.settings.sentinel == nil { // the client's dialer asks the Sentinels
 		conn, addr, err := l.dial(ctx, "tcp")
@@ -451,8 +442,7 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 	return "", mixed(failed, passing)
 }
 
-// askSentinel asks a Sentinel for the master's address. It enforces ctx itself,
-// because go-redis ignores contexts while it dials and reads.
+// askSentinel enforces ctx itself, as go-redis ignores it in dials and reads.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
@@ -520,8 +510,7 @@ func doOn[T any](ctx context.Context, x *line, request func(*redis.Client) (T, e
 	return v, mark(x.link.locate(err))
 }
 
-// cutShort returns the error for a request whose context has ended. The error
-// says what the request was waiting for, which go-redis can't report.
+// cutShort says what a request was waiting for when its context ended.
 func (l *link) cutShort(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// member is an entry of the sorted set in which Redis keeps a queue, in the
-// form name/owner/operation/data. An entry by another program may be just a
-// name.
+// member is an entry of a queue's sorted set: name/owner/operation/data. An
+// entry by another program may be just a name.
 type member struct{ name, owner, operation, data string }
 
 func parseMember(text string) (m member) {

@@ -85,9 +85,8 @@ func TestNobodyCanGuessAProof(t *testing.T) {
 	require.Len(t, proofs, 4)
 }
 
-// serveNotice starts a fake Redis server that sends a notice in two parts, with
-// a long pause between them. It sends the second part when the client pings,
-// which a client does only after a long silence.
+// serveNotice sends a notice in two parts. The second part follows the client's
+// next ping, which comes only after a long silence.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -30,8 +30,7 @@ func (c *connector) checkServer(ctx context.Context, b *backend) error {
 	return b.checkSettings(ctx)
 }
 
-// checkSettings fails if the server may evict locks that are held. Once per
-// connector, it logs a warning if the server does not show its settings.
+// checkSettings fails if the server may evict locks that are held.
 func (b *backend) checkSettings(ctx context.Context) error {
 	now := time.Now()
 	b.looked.Store(&now)
@@ -50,8 +49,7 @@ func (b *backend) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-// settingsPause is the time after which a heartbeat checks the settings again,
-// because an operator may have changed them.
+// settingsPause is the time after which a heartbeat checks the settings again.
 const settingsPause = time.Minute
 
 // weaknesses returns findings about settings with which the server may lose

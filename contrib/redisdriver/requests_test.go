@@ -18,13 +18,11 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// longTimeout makes timeouts so long that no periodic check runs during a test
-// and no slow request fails.
+// longTimeout avoids periodic checks and failures of slow requests.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
-// requests returns the number of requests by operation, summed over all
-// sessions. It leaves out heartbeats and other requests that maintain sessions
-// and held locks.
+// requests returns the number of requests by operation, over all sessions. It
+// leaves out requests that maintain sessions and held locks.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +79,6 @@ func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store
 	t.Error("the machine is too busy, or there are too many requests")
 }
 
-// waitForWatchers waits until n other contenders watch the holder's node.
 func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
@@ -90,8 +87,7 @@ func (s *store) waitForWatchers(holder *dlock.Lock, n int) {
 	}, 30*time.Second, time.Millisecond, "the holder never had %d waiters", n)
 }
 
-// The next holder sends only its Create and its Delete, even if it uses the
-// same session as the previous holder.
+// The next holder sends only its Create and Delete, even in the same session.
 func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -112,8 +108,6 @@ func TestAHandOverTakesTheReleaseOnly(t *testing.T) {
 	}
 }
 
-// Each call must send a single command to Redis. The test counts all commands,
-// not only those that run scripts.
 func TestEachCallIsOneScript(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()
@@ -182,8 +176,7 @@ func TestEachCallIsOneScript(t *testing.T) {
 	require.Equal(t, []any{s.key("c:" + inside(made).id)}, channels)
 }
 
-// Replies about a whole queue must leave out the data of nodes, because a queue
-// may hold thousands of nodes and only Read needs their data.
+// A queue may hold thousands of nodes, and only Read needs their data.
 func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other := s.session()
@@ -207,9 +200,8 @@ func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 	require.Equal(t, 1, size(createScript, "stock/42", "1-operation", "web-W-", "", "0"), "the predecessor alone, for its proof")
 }
 
-// A periodic check must read only the nodes that the session watches. If each
-// of 1000 waiting sessions listed the whole queue, the server would do little
-// else.
+// If each of 1000 waiting sessions listed the whole queue in its periodic
+// check, the server would do little else.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()

@@ -98,7 +98,6 @@ const (
 // short for a slow machine, to 10 min. Both are in microseconds.
 var tenMinutes = []string{"10000000", "600000000"}
 
-// begin begins a session, with a short grace period.
 func (sh *shell) begin() {
 	require.Eventually(sh.t, func() bool {
 		return sh.run(shellOpen, " 10000000 10000000 ", " 600000000 100000 ")[0] == "0"

@@ -22,7 +22,6 @@ import (
 
 func spec() driver.NodeSpec { return driver.NodeSpec{Prefix: "web-W-", Data: []byte("web")} }
 
-// A session that has ended must leave no keys, which would stay for ever.
 func TestASessionLeavesNoKeys(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	dead, _ := s.join(t, "stock/42")
@@ -31,7 +30,6 @@ func TestASessionLeavesNoKeys(t *testing.T) {
 	require.ElementsMatch(t, []any{s.key("seq"), s.key("floor"), s.key("gen")}, keys)
 }
 
-// cutFirst disconnects the session that has a node. Calling heal reconnects it.
 func (s *store) cutFirst() (heal func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +44,7 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// No client may send a time to the store, because deadlines computed by clients
-// are wrong if the clocks of the clients differ.
+// Deadlines computed by clients are wrong if the clients' clocks differ.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -96,8 +93,7 @@ func withoutMemory(server *redistest.Server) (mend func()) {
 	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }
 }
 
-// A Redis server that is out of memory must still accept heartbeats and
-// deletes.
+// Redis must accept heartbeats and deletes even when it is out of memory.
 func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	server := redistest.Start(t)
 	s := newStore(t, server, longTimeout)
@@ -234,8 +230,7 @@ func TestObserversOfAFreeLockLeaveNothing(t *testing.T) {
 	}
 }
 
-// The store records which waiters watch a node, and must forget those that give
-// up.
+// The store records who watches a node, and must forget waiters that give up.
 func TestWaitersThatGiveUpLeaveNothing(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	holds := s.session()
