@@ -25,8 +25,7 @@ var (
 	_ session.Reader   = (*backend)(nil)
 )
 
-// backend is etcd as one session sees it. The session is an etcd lease. Each
-// session has its own etcd client.
+// backend is etcd as one session sees it. The session is an etcd lease.
 type backend struct {
 	*connector
 	id       clientv3.LeaseID
@@ -43,15 +42,13 @@ type backend struct {
 	lost    int64 // highest number whose key a late request may remove: see numbers
 }
 
-// node is what a session records about one of its nodes.
 type node struct {
 	queue  string
 	number int64
 	data   []byte
 	far    farNodes // keys to watch when the node first waits
 
-	// The fields below are guarded by backend.mu. The key is used again only
-	// once no request can still remove it.
+	// The fields below are guarded by backend.mu.
 	uses int  // 1 while the session has the node, plus 1 for each removal in flight
 	lost bool // a removal got no reply and may still arrive
 }
@@ -101,7 +98,6 @@ func (b *backend) End(ctx context.Context) (err error) {
 	return classify(ctx, err)
 }
 
-// ask bounds the time of a request, and wraps its error for the session.
 func (b *backend) ask(ctx context.Context, request func(context.Context) error) error {
 	limit := b.settings.requestTimeout()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -131,10 +127,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// create makes the node and lists the nodes ahead of it in one transaction.
-//
-// If a proxy delivers the transaction twice, the second reply lists the new
-// node itself. The token is still the node's create revision.
+// create makes the node and lists the nodes ahead of it in one transaction. If
+// a proxy delivers it twice, the second reply lists the new node itself.
 func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {
 	f, use, announced := b.listener.use(c.Queue)
 	n := b.take(c)
@@ -233,7 +227,6 @@ func (b *backend) deletes(creates ...session.Change) (ops []clientv3.Op) {
 
 func (b *backend) key(n *node) string { return b.settings.queueKeys(n.queue) + nodeID(b.id, n.number) }
 
-// changeOwn changes or removes a node of this session.
 func (b *backend) changeOwn(ctx context.Context, c session.Change) error {
 	b.mu.Lock()
 	n, token := b.own[c.Place.Token], c.Place.Token
@@ -259,8 +252,6 @@ func (b *backend) changeOwn(ctx context.Context, c session.Change) error {
 	return b.remove(ctx, n, token)
 }
 
-// change runs a transaction if the node still exists. Otherwise it returns
-// driver.ErrGone, and the session forgets the node.
 func (b *backend) change(ctx context.Context, n *node, token int64, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	reply, err := b.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(b.key(n)), "=", token)).

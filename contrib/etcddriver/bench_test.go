@@ -13,8 +13,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ways returns the locks to compare: dlock, and the lock that comes with etcd's
-// client library.
 func ways(b *testing.B) []testenv.Way {
 	server := etcdtest.Start(b)
 	mutex := func() func() error {

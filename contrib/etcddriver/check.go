@@ -42,8 +42,7 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return append(found, more...), err
 }
 
-// adviceOn returns advice on an error of Connect, or nothing if the error
-// itself says what to do.
+// adviceOn returns advice on an error that does not itself say what to do.
 func adviceOn(err error) string {
 	switch {
 	case code(err) == codes.PermissionDenied:
@@ -115,8 +114,7 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 	return found
 }
 
-// isProxy reports whether the server is an etcd grpc-proxy, which, unlike etcd,
-// does not offer the gRPC health service.
+// isProxy tells an etcd grpc-proxy by its lack of the gRPC health service.
 func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool {
 	conn, err := client.Dial(endpoint)
 	if err == nil {
@@ -126,8 +124,7 @@ func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool
 	return status.Code(err) == codes.Unimplemented
 }
 
-// checkHistory returns a finding about the store's current revision, and a
-// warning if the store keeps more old revisions than the limit many.
+// checkHistory reports the current revision, and warns of too many old ones.
 func (b *backend) checkHistory(ctx context.Context, many int64) []driver.Finding {
 	now, err := b.client.Get(ctx, b.settings.root(), clientv3.WithCountOnly())
 	if err != nil {

@@ -76,9 +76,8 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns the connector of one session. If there is an existing
-// client, the connector has its current login and endpoints, which change over
-// time with clientv3.Config.AutoSyncInterval.
+// following returns the connector of one session, with the current login and
+// endpoints of the existing client, if there is one.
 func (c *connector) following() (*connector, error) {
 	s := *c.settings
 	own := &connector{&s, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}
@@ -111,8 +110,7 @@ func (c *connector) following() (*connector, error) {
 	return own, nil
 }
 
-// lacksTLS reports whether the existing client uses TLS although Options.TLS
-// was nil. To find out, it makes a request over the client's own connection.
+// lacksTLS reports whether the existing client uses TLS without Options.TLS.
 func (c *connector) lacksTLS(ctx context.Context) bool {
 	if c.existing == nil || c.settings.tls {
 		return false

@@ -21,12 +21,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// longSession makes heartbeats too rare to appear among the requests that a
-// test counts.
+// longSession makes heartbeats too rare to appear among counted requests.
 const longSession = "session_timeout=1h"
 
-// contender is a lock with its own client and session. wire counts its
-// requests.
 type contender struct {
 	*dlock.RWMutex
 	session *backend
@@ -40,8 +37,7 @@ func (s *store) contender(t *testing.T) contender {
 	return contender{c.RWMutex("q"), inside(s.last).b, &s.links[s.last].wire}
 }
 
-// wait calls lock in the background, and returns once the session has armed its
-// watch. The returned channel receives the lock when it is granted.
+// wait calls lock in the background, and returns once the watch is armed.
 func (c contender) wait(t *testing.T, lock func(context.Context) (*dlock.Lock, error)) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -62,9 +58,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	return l
 }
 
-// handOver passes the lock held by one contender to the next: it lets the next
-// one wait, and then unlocks. It returns the next contender's lock, and how
-// many requests each of the two made.
+// handOver lets the next contender wait, and then unlocks. It returns the next
+// lock, and how many requests each of the two made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -107,8 +102,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// With gRPC's default flow control, the client would send a ping for nearly
-// every event it receives, about 100 in this test.
+// With gRPC's default flow control, a client pings for nearly every event.
 func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	dsn := "etcd://" + server.Addr() + "/" + server.Prefix() + "?" + longSession

@@ -88,7 +88,6 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.trust.Result(c.begin(ctx, false))
 }
 
-// dialed returns a connector for one session, and the session's client.
 func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clientv3.Client, error) {
 	c, err := c.following()
 	if err != nil {
@@ -199,8 +198,7 @@ func (s *settings) locate(err error) error {
 	return fmt.Errorf("no answer of etcd at %s: %w", strings.Join(s.endpoints, ","), err)
 }
 
-// client returns a new etcd client, logged in if there is a user. The client
-// stays usable after ctx ends.
+// client returns a new etcd client, which stays usable after ctx ends.
 func (c *connector) client(ctx context.Context, user string) (*clientv3.Client, error) {
 	config, err := c.settings.loadTLS()
 	if err != nil {
@@ -292,9 +290,8 @@ func (c *connector) intercept(
 }
 
 // askAnother retries a request at other servers if a learner refuses it, as may
-// happen before the voting members are connected. If it is safe to repeat the
-// request, it also retries after a server did not answer in time. With only one
-// server, closeSilent has closed the connection, and the retry makes a new one.
+// happen before the voting members are connected. A request that is safe to
+// repeat is also retried after a server did not answer in time.
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	safe := false
 	switch request.(type) {
@@ -343,8 +340,7 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	return err
 }
 
-// requestTimeout is how long a request may take before askAnother tries another
-// server.
+// requestTimeout is how long a request to one server may take.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

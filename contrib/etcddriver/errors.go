@@ -67,9 +67,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// outOfTime reports whether the server itself gave up on a request, for example
-// because its disk hangs. etcd then returns a bare context error without a gRPC
-// code.
+// outOfTime reports whether the server itself gave up on a request. etcd then
+// returns a bare context error without a gRPC code.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()

@@ -35,7 +35,6 @@ func (s *store) client(t testing.TB) *dlock.Client {
 	return c
 }
 
-// opened is a session and the driver's part of it.
 type opened struct {
 	*session.Session
 	b *backend
@@ -62,13 +61,11 @@ func connectTo(t testing.TB, dsn string, dial ...grpc.DialOption) opened {
 	return inside(s)
 }
 
-// connect begins a session in a prefix of its own.
 func connect(t testing.TB) opened {
 	t.Helper()
 	return connectThrough(t, func(_, _ any, send func() error) error { return send() })
 }
 
-// linked is like connect, but also returns the session's link.
 func linked(t *testing.T) (opened, *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
@@ -78,7 +75,6 @@ func linked(t *testing.T) (opened, *link) {
 	return inside(made), st.link(made)
 }
 
-// has requires that the queue "q" has these nodes.
 func (s opened) has(t *testing.T, want ...driver.Node) {
 	t.Helper()
 	nodes, err := s.List(within(t), "q")
@@ -86,8 +82,7 @@ func (s opened) has(t *testing.T, want ...driver.Node) {
 	require.Equal(t, want, nodes)
 }
 
-// follow watches a queue until the test ends, which makes Delete announce each
-// release.
+// follow watches a queue during the test, so that Delete announces releases.
 func (s opened) follow(t *testing.T, queue string) driver.Watch {
 	t.Helper()
 	w, err := s.WatchQueue(within(t), queue)
@@ -96,9 +91,8 @@ func (s opened) follow(t *testing.T, queue string) driver.Watch {
 	return w
 }
 
-// connectThrough begins a session whose requests all go through intercept,
-// which decides whether and when to send them. Calls of intercept may be
-// concurrent, because heartbeats are sent in the background.
+// connectThrough begins a session whose requests all go through intercept.
+// Calls may be concurrent, because heartbeats are sent in the background.
 func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) opened {
 	t.Helper()
 	server := etcdtest.Shared(t)

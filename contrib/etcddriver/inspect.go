@@ -32,8 +32,7 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 	return info, err
 }
 
-// find returns the node with the given name, and the revision at which the
-// node's key last changed.
+// find returns a node and the revision at which its key last changed.
 func (b *backend) find(ctx context.Context, queue, name string) (m member, changed int64, err error) {
 	keys := b.settings.queueKeys(queue)
 	reply, err := b.client.Get(ctx, keys, clientv3.WithPrefix())
@@ -91,9 +90,8 @@ func (b *backend) Walk(ctx context.Context, prefix string) (queues []string, err
 	return queues, err
 }
 
-// setValue checks in one transaction that the node exists, compares its token
-// with that of the stored value, and writes the new value. The value's key has
-// no lease, so it outlives the session.
+// setValue writes the value if the node exists and no higher token is stored.
+// The value's key has no lease, so it outlives the session.
 func (b *backend) setValue(ctx context.Context, n *node, c session.Change) error {
 	key, token := b.settings.valueKey(c.Queue), c.Place.Token
 	put := []clientv3.Op{clientv3.OpPut(key, valueToken(token)+string(c.Data))}

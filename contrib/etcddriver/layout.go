@@ -31,16 +31,14 @@ func (s *settings) cancelled(session clientv3.LeaseID) string {
 	return s.prefix + "//cancelled/" + sessionName(session)
 }
 
-// valueKey returns the key of the value that SetValue stores for the queue.
 func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" + queue }
 
 // valueToken formats the token that precedes a value. All tokens have the
 // same length, so comparing two stored values compares their tokens.
 func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
-// released returns the key that announces a release. It sorts directly before
-// the keys of the queue, so one watch covers both but listing the queue leaves
-// it out.
+// released returns the key that announces a release. It sorts before the keys
+// of the queue, so one watch covers both, but a list leaves it out.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
 // nodeID returns the last part of a node's key: session and number.

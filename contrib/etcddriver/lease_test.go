@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/etcdtest"
 )
 
-// The reply to a lease grant may arrive long after etcd granted the lease, so
-// the session must measure the lease from the time it sent the request.
+// The reply to a lease grant may arrive long after etcd granted the lease.
 func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	server := etcdtest.Shared(t)
 	opened, err := Driver{}.OpenConnector("etcd://" + server.Addr() + "/" + server.Prefix() + "?session_timeout=4s")
@@ -38,8 +37,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	require.ErrorContains(t, err, "the reply came too late")
 }
 
-// A keep-alive must not count if the read after it reports a newer Raft term,
-// because a deposed leader may have answered the keep-alive.
+// A deposed leader may have answered the keep-alive.
 func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	var newer atomic.Bool
 	s := connectThrough(t, func(_, reply any, send func() error) error {
@@ -80,9 +78,8 @@ func TestNoReadMayBeOld(t *testing.T) {
 	}
 }
 
-// If an old backup is restored, etcd's revision goes back. The session must
-// end, because its nodes may be missing and its watches would wait for
-// revisions far in the future.
+// If an old backup is restored, etcd's revision goes back, and the session's
+// nodes may be missing.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 	var back atomic.Int64
 	s := connectThrough(t, func(_, reply any, send func() error) error {

@@ -59,17 +59,14 @@ type followed struct {
 // predecessor, because sending every change of the queue to each of n waiters
 // takes n*n messages. These two watches announce no release, because their
 // events come in any order, and the waiter's own node might already be gone.
-// Tests change farBehind.
 var farBehind = 16
 
-// farNodes are the keys to watch for a node that is far behind: see farBehind.
-// The zero value is for all other nodes.
+// farNodes has the keys to watch for a node that is far behind: see farBehind.
 type farNodes struct {
 	keys []string
 	use  int64 // followed.use at the time of the Create
 }
 
-// farKeys returns the keys to watch if the new node is far behind, or nil.
 func (b *backend) farKeys(c session.Change, ahead []member, own string) []string {
 	if c.Predecessor == nil || len(ahead) <= farBehind {
 		return nil
@@ -400,8 +397,7 @@ const stopAfter = 10 * time.Second
 
 // stopUnused stops following queues in which the session does not wait and that
 // it has not used for the given time. It also removes the keys that announce
-// releases, so that they do not accumulate in a session that uses many queues.
-// A failed removal is ignored, because etcd removes the keys with the session.
+// releases. If that fails, etcd removes them with the session.
 func (l *listener) stopUnused(ctx context.Context, after time.Duration) {
 	for _, f := range l.unused(after) {
 		if f.told {

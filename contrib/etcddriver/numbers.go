@@ -15,7 +15,6 @@ type numbers struct {
 	free []int64
 }
 
-// take allocates the number of a Create.
 func (b *backend) take(c session.Change) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +45,6 @@ func (b *backend) giveBack(creates ...session.Change) {
 	}
 }
 
-// forget records that a node is gone.
 func (b *backend) forget(token int64, n *node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// key returns the last part of a node's key.
 func (s opened) key(t *testing.T, p driver.Place) string {
 	t.Helper()
 	s.b.mu.Lock()
@@ -31,8 +30,7 @@ func (s opened) key(t *testing.T, p driver.Place) string {
 	return nodeID(s.b.id, n.number)
 }
 
-// Nodes must reuse keys, because etcd lists a queue by visiting every key that
-// the queue has had since the last compaction.
+// To list a queue, etcd visits every key used since the last compaction.
 func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
@@ -87,8 +85,7 @@ func TestANodeNeverTakesAKeyThatACancellationRemoves(t *testing.T) {
 	require.Len(t, nodes, 2)
 }
 
-// A Delete that arrives late removes whatever node has the key by then, because
-// Delete does not check the node's revision.
+// A late Delete removes whatever node has the key by then.
 func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	s, link := linked(t)
 	removed := create(t, s, "q", "h-W-")
@@ -104,8 +101,7 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 }
 
 // If two Deletes of a node are concurrent, the second may reach the store after
-// the first has returned. The second would then remove a later node with the
-// same key.
+// the first has returned. It would then remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	s, link := linked(t)
 	w := &link.wire
@@ -177,9 +173,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	s.has(t, next.Node)
 }
 
-// When etcd is out of space, it rejects the cancellation key too, and clients
-// retry Create until an operator frees space. The driver must not keep a record
-// of each of these Creates.
+// When etcd is out of space, clients retry Create until an operator frees some.
+// The driver must not keep a record of each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -193,9 +188,8 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// A lock can be released even if etcd is out of space. If etcd rejects
-	// the key that announces the release, the caller deletes the node
-	// without announcing it.
+	// A lock can be released even without space. If the release cannot be
+	// announced, the caller deletes the node with the cause Changed.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
@@ -239,8 +233,7 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	})
 }
 
-// If a proxy sends the transaction twice, the token must be the revision of its
-// first execution, which created the node.
+// If a proxy sends a transaction twice, the first execution creates the node.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -261,8 +254,7 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program with write access can change the key that makes etcd reject
-// Creates. The session must then send its Creates again.
+// Any program may write the key that makes etcd reject Creates.
 func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -273,9 +265,8 @@ func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	}
 }
 
-// When a connection breaks, all Creates in flight lose their replies. Nobody
-// gets the lock until their nodes are gone, so a few requests must remove them
-// all.
+// When a connection breaks, all Creates in flight lose their replies. A few
+// requests must remove all their nodes, because these block the lock.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const unanswered = 1000
 	server := etcdtest.Shared(t)
@@ -323,8 +314,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	require.Empty(t, s.b.numbers)
 }
 
-// leavesNothing waits until all failed Creates are undone, and checks that the
-// queue is empty.
+// leavesNothing requires an empty queue, once all failed Creates are undone.
 func (s opened) leavesNothing(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, func() bool {

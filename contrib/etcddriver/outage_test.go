@@ -47,7 +47,6 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	})
 }
 
-// The cluster loses its leader repeatedly during this test.
 func TestHistoriesOnAnEnsembleWithoutItsLeaderAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("records histories")
@@ -147,8 +146,7 @@ func TestALeaderThatIsPausedUnderLoadMakesNoTwoHolders(t *testing.T) {
 	}
 }
 
-// A session survives the death of etcd's leader, because the new leader
-// restarts every lease.
+// A new leader restarts every lease.
 func TestASessionSurvivesANewLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -203,8 +201,7 @@ func TestTwoClustersAreNotOneStore(t *testing.T) {
 	require.ErrorContains(t, err, "another etcd cluster")
 }
 
-// restored restores a backup that is older than the node of a session. It
-// returns the server, the session and the lost node.
+// restored restores a backup that is older than the session's node.
 func restored(t *testing.T) (*etcdtest.Server, opened, driver.Joined) {
 	server := etcdtest.Start(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?session_timeout=1m")
@@ -261,8 +258,7 @@ func TestALearnerAmongTheServersIsPassedOver(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// A load balancer may keep a connection open after the server behind it has
-// gone. The session must then open a new one, which leads to another server.
+// A load balancer may keep a connection open after its server has gone.
 func TestASilentConnectionIsReplacedInTime(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)
@@ -337,8 +333,7 @@ func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 }
 
 // A follower whose disk hangs still answers progress requests, keep-alives and
-// gRPC pings, but sends no events. A waiter whose watch is served by that
-// follower must still be granted the lock.
+// gRPC pings, but sends no events.
 func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -364,8 +359,7 @@ func TestAFollowerWhoseDiskHangsKeepsNoWaiter(t *testing.T) {
 	}
 }
 
-// After one unanswered request, the client must avoid a hung server. With plain
-// round robin, that server would get every third request.
+// With plain round robin, the hung server would get every third request.
 func TestAHungServerCostsOneRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Shared(t)

@@ -100,8 +100,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	ended(t, followed)
 }
 
-// A user with a read-only role can begin a session but not create nodes. The
-// error must name the missing permission.
+// A user with a read-only role can begin a session but not create nodes.
 func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -112,8 +111,7 @@ func TestARoleThatMayOnlyReadIsToldWhatItNeeds(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// Heartbeats must not log in, because checking a password takes about 50 ms of
-// the server's CPU time.
+// Checking a password takes about 50 ms of the server's CPU time.
 func TestHeartbeatsDoNotLogIn(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -208,8 +206,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// By default, the client library and gRPC log to standard error. The driver
-// must prevent this.
+// By default, the client library and gRPC log to standard error.
 func TestNothingIsLogged(t *testing.T) {
 	out, end, err := os.Pipe()
 	require.NoError(t, err)

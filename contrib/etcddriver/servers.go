@@ -107,8 +107,7 @@ func byLearner(err error) bool {
 	return err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
 }
 
-// conns are the open connections of a session, with the time at which each last
-// received data.
+// conns maps a session's open connections to when they last received data.
 type conns struct {
 	mu    sync.Mutex
 	open  map[*conn]time.Time

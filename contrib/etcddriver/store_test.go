@@ -22,8 +22,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// store is a connector that injects faults. Each session has a proxy for
-// connection faults and a wire for faults of individual requests.
+// store is a connector that injects faults into connections and requests.
 type store struct {
 	t      *testing.T
 	server *etcdtest.Server
@@ -49,7 +48,6 @@ func newStore(t *testing.T, server *etcdtest.Server, params string) *store {
 	return &store{t: t, server: server, prefix: server.Prefix(), params: params, links: make(map[driver.Session]*link)}
 }
 
-// Check implements driver.Checker. It connects directly, not through a proxy.
 func (s *store) Check(ctx context.Context) ([]driver.Finding, error) {
 	c, err := Driver{}.OpenConnector("etcd://" + s.server.Addr() + "/" + s.prefix + "?" + s.params)
 	if err != nil {
@@ -109,8 +107,7 @@ func (s *store) link(session driver.Session) *link {
 	return s.links[session]
 }
 
-// wire sits below the client library, where it counts individual requests and
-// injects faults into them.
+// wire counts requests below the client library, and injects faults into them.
 type wire struct {
 	mu     sync.Mutex
 	next   func(method string, request any) bool
@@ -148,8 +145,7 @@ func (w *wire) intercept(
 	return errBroken
 }
 
-// total returns the number of requests on queues. Heartbeats and other requests
-// that maintain the session don't count.
+// total returns the number of requests, except those that maintain the session.
 func (w *wire) total() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,8 +224,7 @@ func (l *link) loseReply(op faults.Op) {
 	})
 }
 
-// holdRequest intercepts the next request for op. Calling arrive sends it,
-// through another client, as if it had been delayed.
+// holdRequest holds back the next request for op until arrive is called.
 func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) (arrive func()) {
 	held := make(chan any, 1)
 	l.wire.play(matching(op), func(_ context.Context, _ string, request any, _ func() error) {
@@ -252,7 +247,6 @@ func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) 
 	}
 }
 
-// matching returns a function that reports whether a request belongs to op.
 func matching(op faults.Op) func(method string, request any) bool {
 	return func(method string, request any) bool {
 		switch r := request.(type) {
@@ -282,7 +276,6 @@ func kindOf(r *pb.TxnRequest) faults.Op {
 	return faults.OpReplace
 }
 
-// rawClients caches one client per server for all tests.
 var rawClients struct {
 	sync.Mutex
 	byURL map[string]*clientv3.Client

@@ -29,9 +29,8 @@ func (r renewed) ClientHandshake(ctx context.Context, host string, conn net.Conn
 
 func (r renewed) Clone() credentials.TransportCredentials { return r }
 
-// refusedCertificate returns the certificate error behind a failed connection,
-// or nil. It tries a TLS handshake with each server, because the error from
-// gRPC may say only that the connection broke.
+// refusedCertificate tries a TLS handshake with each server, because the error
+// from gRPC may say only that the connection broke.
 func (s *settings) refusedCertificate(ctx context.Context) error {
 	config, err := s.loadTLS()
 	if err != nil || config == nil {

@@ -22,8 +22,6 @@ func ended(t *testing.T, w driver.Watch) {
 	}
 }
 
-// pair creates two nodes in the queue. It returns both nodes and the second
-// node's watch on the first.
 func pair(t *testing.T, s driver.Session, queue string) (first, second driver.Joined, w driver.Watch) {
 	t.Helper()
 	first, second = create(t, s, queue, "h-W-"), create(t, s, queue, "h-W-")
@@ -39,9 +37,8 @@ func (l *listener) currentStream() pb.Watch_WatchClient {
 }
 
 // The session must replace a watch stream whose server hangs, even while other
-// servers still answer requests. If only a follower's disk hangs, it applies no
-// changes but still answers progress requests. The session must then notice the
-// old revision in its replies.
+// servers still answer requests. If only the server's disk hangs, it still
+// answers progress requests, but with an old revision.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*watchStreams){"hangs": (*watchStreams).silence, "disk hangs": (*watchStreams).hang} {
@@ -75,8 +72,7 @@ func (s opened) followed() int {
 	return len(s.b.listener.queues)
 }
 
-// handles passes the list to the listener, and then an event for the node's
-// key, as if both came from etcd.
+// handles feeds the listener a list, and then an event for the node's key.
 func (s opened) handles(t *testing.T, n driver.Joined, list []member, name string, kind mvccpb.Event_EventType, revision int64) {
 	t.Helper()
 	l, keys, id := s.b.listener, s.b.settings.queueKeys("q"), s.key(t, n.Place)
@@ -222,8 +218,7 @@ func TestASessionWithALongTimeoutStopsFollowingAQueue(t *testing.T) {
 	eventually(t, func() bool { return s.followed() == 0 })
 }
 
-// A session may live long and use many queues, so it must not leave a key in
-// each of them.
+// A session that uses many queues must not leave a key in each of them.
 func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)
@@ -240,8 +235,7 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
-	// Delete must mark the queue as used. If the session stopped following the
-	// queue before the release arrived, the key would stay.
+	// Delete must mark the queue as used, or the key could stay.
 	require.NotEqual(t, before, q.used)
 	s.b.listener.stopUnused(within(t), 0)
 	eventually(t, func() bool { return keys() == 0 })
