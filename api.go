@@ -57,8 +57,7 @@ var (
 	ErrNoLeader = recipes.ErrNoLeader
 	// ErrClosed means that the client is closed or shutting down.
 	ErrClosed = recipes.ErrClosed
-	// ErrGone means that the contender that Remove was called for has left the
-	// queue.
+	// ErrGone means that the contender to remove has already left the queue.
 	ErrGone = recipes.ErrGone
 	// ErrBadName means that the name breaks the rules of
 	// [recipes.Client.RWMutex].

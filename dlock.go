@@ -68,9 +68,8 @@ func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	return NewClient(connector, opts...), nil
 }
 
-// quotedName quotes the name of an unknown driver for an error. If the name
-// looks like a data source name, the caller has probably swapped the arguments.
-// It is then left out, because it may contain a password.
+// quotedName omits a name that looks like a data source name, because that may
+// contain a password. The caller has probably swapped the arguments.
 func quotedName(driverName string) string {
 	if len(driverName) > 64 || strings.ContainsAny(driverName, "@:=?") {
 		return ", whose name is left out because it looks like a data source name"

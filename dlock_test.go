@@ -16,8 +16,6 @@ import (
 
 var errDSN = errors.New("this driver accepts no dsn")
 
-// refuser is a driver that rejects every data source name and repeats it in the
-// error.
 type refuser struct{}
 
 func (refuser) OpenConnector(dsn string) (driver.Connector, error) {
@@ -84,7 +82,6 @@ func TestOpenDoesNoIO(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// unreachable is a connector that must not be asked to connect.
 type unreachable struct{ t *testing.T }
 
 func (u unreachable) Connect(context.Context) (driver.Session, error) {

@@ -43,8 +43,7 @@ func save(ctx context.Context, lock *dlock.Lock) error {
 	return ctx.Err()
 }
 
-// Open does no I/O. A program calls Ping to learn at its start whether the store
-// answers.
+// Open does no I/O. A program calls Ping to learn whether the store answers.
 func ExampleOpen() {
 	client, err := dlock.Open("mem", "shop?session_timeout=20s", dlock.WithTimeout(time.Minute))
 	if err != nil {
@@ -105,7 +104,6 @@ func ExampleClient_shutdown() {
 	// true
 }
 
-// Readers hold a lock together.
 func ExampleRWMutex_rLock() {
 	ctx := context.Background()
 	client, _ := dlock.Open("mem", "")
@@ -148,7 +146,6 @@ func ExampleRWMutex_withLock() {
 	// <nil>
 }
 
-// TryLock does not wait for another contender.
 func ExampleRWMutex_tryLock() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -168,7 +165,6 @@ func ExampleRWMutex_tryLock() {
 	// exclusive <nil>
 }
 
-// Queue shows the holder of a lock, with the data that its client has added.
 func ExampleRWMutex_queue() {
 	ctx := context.Background()
 	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"), dlock.WithData([]byte("order 4711")))
@@ -187,9 +183,8 @@ func ExampleRWMutex_queue() {
 	// Output: "web1" holds: true, exclusive, "order 4711"
 }
 
-// An operator lists the locks, and takes one from its holder by removing the
-// holder's node. The next contender gets the lock at once, so the resource must
-// compare tokens to refuse late writes of the former holder.
+// A removed holder's lock is granted to the next contender at once, so the
+// resource must compare tokens to refuse late writes of the former holder.
 func ExampleRWMutex_remove() {
 	ctx := context.Background()
 	client, _ := dlock.Open("mem", "", dlock.WithHostname("web1"))
@@ -219,8 +214,7 @@ func ExampleRWMutex_remove() {
 	// true
 }
 
-// An operator removes the node of a held lock. The holder learns of it when the
-// channel of Lost closes.
+// The channel of Lost closes when an operator has removed the holder's node.
 func ExampleLock_lost() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -372,7 +366,6 @@ func ExampleWithoutReentry() {
 	// <nil> 3
 }
 
-// A call that waits for too long returns an error that matches ErrTimeout.
 func ExampleWithTimeout() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -387,7 +380,6 @@ func ExampleWithTimeout() {
 	// Output: true true
 }
 
-// Hooks print when the lock is granted and released.
 func ExampleWithTrace() {
 	client, _ := dlock.Open("mem", "", dlock.WithTrace(&recipes.Trace{
 		Granted: func(_ context.Context, i recipes.GrantedInfo) {
@@ -406,7 +398,6 @@ func ExampleWithTrace() {
 	// released: stock/42 <nil>
 }
 
-// Another package's back-off sets the pauses between retries.
 func ExampleWithBackOff() {
 	client, _ := dlock.Open("mem", "", dlock.WithBackOff(func() dlock.BackOff {
 		return backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 5)
@@ -459,9 +450,8 @@ func (a *Account) Get(token int64) (int, error) {
 	return a.balance, nil
 }
 
-// A holder is paused, and the store grants its lock to the next contender. When
-// the first holder wakes up, it writes to the account before it checks its
-// lock. The account refuses that write.
+// The first holder is paused and loses the lock. When it wakes up, it writes
+// before it checks the lock, and the account refuses that write.
 func ExampleLock_token() {
 	ctx := context.Background()
 	store := memdriver.New()
@@ -533,7 +523,6 @@ func ExampleElection() {
 	// true
 }
 
-// An observer sees each change of the leader.
 func ExampleElection_observe() {
 	client, _ := dlock.Open("mem", "")
 	defer client.Close()

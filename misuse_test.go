@@ -31,8 +31,8 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// A node's record encodes the data of WithData as text, as escaped text or in
-// base64. The map fills has a byte for each of these encodings.
+// fills has a byte for each encoding of WithData in a node's record: plain
+// text, escaped text, and base64.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the limit of WithData, in bytes.

@@ -27,7 +27,6 @@ const (
 	recipesPath = rootPath + "/recipes"
 )
 
-// typesOf loads the type information of packages by path.
 func typesOf(t *testing.T, paths ...string) map[string]*types.Package {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, paths...)...)
@@ -49,7 +48,6 @@ func typesOf(t *testing.T, paths ...string) map[string]*types.Package {
 	return found
 }
 
-// docOf returns the documentation of package dlock, with its examples.
 func docOf(t *testing.T) *doc.Package {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -68,14 +66,11 @@ func docOf(t *testing.T) *doc.Package {
 
 var spaces = regexp.MustCompile(`\s+`)
 
-// plainText renders a comment like go doc, with single spaces.
 func plainText(pkg *doc.Package, text string) string {
 	printed := (&comment.Printer{TextWidth: -1}).Text(pkg.Parser().Parse(text))
 	return spaces.ReplaceAllString(string(printed), " ")
 }
 
-// methodsOf maps the exported methods of a type to their signatures, as package
-// dlock would write them.
 func methodsOf(root *types.Package, t types.Type) map[string]string {
 	short := func(p *types.Package) string {
 		if p.Path() == recipesPath || p == root {

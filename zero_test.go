@@ -68,8 +68,6 @@ func TestNoMethodOfAZeroLockPanics(t *testing.T) {
 	}
 }
 
-// zeroArguments returns arguments for f: ctx for contexts, and zero values for
-// other parameters.
 func zeroArguments(f reflect.Type, ctx context.Context) []reflect.Value {
 	contexts := reflect.TypeFor[context.Context]()
 	var in []reflect.Value
