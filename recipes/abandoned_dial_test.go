@@ -33,9 +33,8 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Connect takes longer than each call may wait. The attempt to connect must
-// continue after the first call has given up, so that a later call finds a
-// session.
+// The attempt to connect must continue after a call has given up, so that a
+// later call finds a session.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly(w.store), recipes.WithTimeout(400*time.Millisecond))

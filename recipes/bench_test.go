@@ -111,8 +111,6 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain measures the time per hand-over in a queue of n waiting
-// writers.
 func BenchmarkDrain(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

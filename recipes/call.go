@@ -15,11 +15,11 @@ import (
 type call struct {
 	*queue
 	want  *want
-	try   bool // returns ErrLocked instead of waiting
+	try   bool // fail with ErrLocked instead of waiting
 	began time.Time
 
 	retries  *entry.Retries // nil until a request fails
-	queued   bool           // set once WithMaxQueue has let the call wait, so that a rejoin does not check it again
+	queued   bool           // WithMaxQueue has let the call wait; a rejoin does not check the limit again
 	vanished bool           // set once the node vanished; if it vanishes again, TryLock fails and Lock pauses
 	slow     *time.Timer    // logs that the call still waits; nil until it waits
 	progress progress       // for errors and logs
@@ -116,8 +116,8 @@ func (c *call) contend(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// contendOnce makes one attempt to join the queue and to be granted the lock.
-// If it fails or panics, the node is removed, if necessary in the background.
+// contendOnce is one attempt of contend. If it fails or panics, the node is
+// removed, in the background if necessary.
 func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 	if ctx.Err() != nil {
 		return nil, entry.ErrCallOver
@@ -171,8 +171,7 @@ func (c *call) newEntry(ctx context.Context) (e *entry.Entry, err error) {
 
 func (q *queue) prefix(w *want) string { return q.options.host + w.kind }
 
-// awaitTurn waits until no other node blocks the entry. In a TryLock, it fails
-// instead of waiting.
+// awaitTurn waits until no other node blocks the entry. TryLock fails instead.
 func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	if e.Alone() {
 		return nil
@@ -190,8 +189,6 @@ func (c *call) awaitTurn(ctx context.Context, e *entry.Entry) error {
 	return err
 }
 
-// checkLength returns an error if the entry would have to wait in a queue that
-// is too long for WithMaxQueue.
 func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	if c.options.maxQueue <= 0 || c.queued {
 		return nil
@@ -296,8 +293,8 @@ func (c *call) reportQueued(ctx context.Context, place driver.Place) {
 	}
 }
 
-// reportGranted runs the Granted hook for a Lock about to be returned. If the
-// hook panics, the Lock is unlocked because no caller will get it.
+// reportGranted runs the Granted hook. If the hook panics, reportGranted
+// unlocks the Lock, because no caller will get it.
 func (c *call) reportGranted(ctx context.Context, l *Lock) {
 	returned := false
 	defer func() {

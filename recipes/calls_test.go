@@ -79,12 +79,10 @@ func (c *client) calls(name string, ran *bool) map[string]func(context.Context) 
 	}
 }
 
-// sayNotRun names the calls whose errors match ErrNotRun if the function that
-// was passed to them has not run.
+// sayNotRun lists the calls whose errors say if their function has not run.
 var sayNotRun = []string{"WithLock", "WithRLock", "Once", "OncePer"}
 
-// matches requires that err matches the wanted errors, and none of the other
-// errors that locks return.
+// matches requires that err matches all wanted errors and no others.
 func (w *world) matches(err error, want ...error) {
 	w.Helper()
 	for _, target := range []error{
@@ -150,9 +148,8 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// When a lock is lost, its contexts are cancelled. Their error is just
-// context.Canceled, so a call that fails because of such a context must find
-// out about the loss and add ErrLost.
+// The contexts of a lost lock end with context.Canceled. A call that fails
+// because of such a context must find out about the loss and add ErrLost.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -173,7 +170,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	})
 }
 
-// asks names the calls that send requests but take no lock.
+// asks lists the calls that send requests but take no lock.
 var asks = []string{"Leader", "Observe", "Observe of an election", "Queue", "Queue of a semaphore", "Value", "Remove", "Walk", "Ping"}
 
 func forEachCall(t *testing.T, f func(w *world, name string)) {

@@ -39,7 +39,6 @@ func TestAClientThatOnlyLooksGrantsAndRemovesNothing(t *testing.T) {
 	})
 }
 
-// stuck is a connector whose Check returns only when its context ends.
 type stuck struct {
 	driver.Connector
 	began chan struct{}

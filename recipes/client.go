@@ -39,7 +39,7 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // set once the client has logged that the store is silent, to log this only once
+	silent  atomic.Bool             // set once logSilence has logged, to log only once
 	dialing dialing
 
 	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
@@ -176,8 +176,6 @@ func (c *Client) Close() error {
 	return c.result
 }
 
-// beginClose makes later calls of the client fail. It returns false if Close
-// was called before.
 func (c *Client) beginClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +201,6 @@ func (c *Client) closeSessions() error {
 	return join(all...)
 }
 
-// endSessions waits for all sessions to end, and returns the errors of those
-// that could not be ended in the store.
 func (c *Client) endSessions() (errs []error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.sessions))
@@ -267,17 +263,15 @@ func (c *Client) endCall() { c.calls.end() }
 // has begun.
 func (c *Client) spawn(f func()) bool { return c.calls.spawn(f) }
 
-// report runs f, which reports a loss to the log and to hooks. It uses a new
-// goroutine, so that a slow hook does not delay the news for other holders.
-// Close waits for that goroutine. After Close, report calls f directly.
+// report runs f, which reports a loss to the log and to hooks, on a new
+// goroutine, so that a slow hook does not delay the reports to other holders.
 func (c *Client) report(f func()) {
 	if !c.reports.spawn(f) {
 		f()
 	}
 }
 
-// closedOr returns ErrClosed if the client is closed, and otherwise err. After
-// Close, any other error is only a consequence of closing.
+// closedOr returns ErrClosed after Close, when err is only a consequence of it.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:

@@ -116,7 +116,7 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		return nil, err
 	}
 	contenders := make([]Contender, 0, len(nodes))
-	read := make(map[bool]bool) // whether a holder, and whether a waiter, was read
+	read := make(map[bool]bool) // whether a contender with this value of Holds has been read
 	for _, c := range listed(nodes, s.heldSince(queue)) {
 		if err = nil; !read[c.Holds] || !brief.Is(ctx) {
 			err = s.describe(ctx, queue, &c)

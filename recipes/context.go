@@ -74,7 +74,7 @@ func FromContext(ctx context.Context) *Lock {
 // nearest is the context key by which FromContext finds a Lock.
 type nearest struct{}
 
-// heldContext is a context that belongs to a Lock.
+// heldContext is a context that a Lock has returned. Its Value finds that Lock.
 type heldContext struct {
 	context.Context
 	key any // the holdsKey

@@ -22,7 +22,6 @@ var (
 	errStartsAnew  = errors.New("no connection before the last call gave up")
 )
 
-// dialing is a client's connection state, shared by its attempts to connect.
 type dialing struct {
 	err     atomic.Pointer[error] // the last error of Connect, or why the Connect in flight waits; nil after a success
 	attempt *dialAttempt
@@ -41,13 +40,12 @@ type dialAttempt struct {
 	err     error
 
 	// Guarded by Client.mu:
-	callers int                     // number of calls waiting for it
+	callers int                     // number of calls that wait for the attempt
 	cancel  context.CancelCauseFunc // cancels the Connect in flight; nil if there is none
 	anew    chan struct{}           // closed when a cancelled Connect has returned; nil if none was cancelled
 }
 
-// joinAttempt returns the attempt in flight, or starts one. It returns nil once
-// Shutdown or Close has begun.
+// joinAttempt returns the attempt in flight, or starts one.
 func (c *Client) joinAttempt(ctx context.Context) *dialAttempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,9 +98,8 @@ func (c *Client) unreached() error {
 	return nil
 }
 
-// dial connects, after a pause if the last attempt failed, and returns the new
-// session. The Connected hook gets ctx, which has the values of the call that
-// started the attempt.
+// dial connects, after a pause if the last attempt failed. The Connected hook
+// gets ctx, which has the values of the call that started the attempt.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
@@ -184,9 +181,8 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	return s, err
 }
 
-// readOnly is the session of a client with [WithReadOnly]. It refuses
-// Create and Remove. Other changes are impossible, because they need a node
-// that Create has returned.
+// readOnly is the session of a client with [WithReadOnly]. It refuses Create
+// and Remove; other changes need a node that Create has returned.
 type readOnly struct {
 	driver.Session
 	driver.Inspector
@@ -240,7 +236,6 @@ func (c *Client) connected(ctx context.Context, info ConnectedInfo) {
 	}
 }
 
-// pace spaces out attempts to connect after failures.
 type pace struct {
 	entry.Retries
 	until time.Time
@@ -255,8 +250,6 @@ func (p *pace) attempted(err error) {
 	p.until = time.Now().Add(p.NextEndless())
 }
 
-// sleep waits until the next attempt is due, or returns false once the channel
-// stop is closed.
 func (p *pace) sleep(stop <-chan struct{}) bool {
 	if p.until.IsZero() {
 		return true
@@ -264,8 +257,7 @@ func (p *pace) sleep(stop <-chan struct{}) bool {
 	return entry.Sleep(time.Until(p.until), stop)
 }
 
-// After silentAfter, the client warns that it still waits for the first answer
-// of the store.
+// silentAfter is how long a client waits for the first answer before it warns.
 const silentAfter = 5 * time.Second
 
 // watchSilence starts a timer that logs, once per client, that no session has

@@ -167,8 +167,6 @@ func TestTheInnerUnlockMayOvertakeTheOuterOne(t *testing.T) {
 	})
 }
 
-// refusingSession fails its first Replace with ErrUnavailable, and later ones
-// with the error err.
 type refusingSession struct {
 	driver.Session
 	err error

@@ -28,8 +28,7 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	})
 }
 
-// If watches end although the queue has not changed, a waiter must pause before
-// it lists the queue again. Otherwise it would flood the store.
+// A waiter that did not pause would flood the store with lists.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
 		t.Run(wait.String(), func(t *testing.T) {

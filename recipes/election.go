@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// electionRecipe is the name of this recipe in hooks and logs.
 const electionRecipe = "election"
 
 // Election chooses one leader among all processes that campaign under one name.
@@ -133,17 +132,15 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	}
 }
 
-// observer is the state of one call of Observe.
 type observer struct {
 	seen   Contender // the latest leader
 	newest int64     // the token of the latest leader that had one
 	behind time.Time // when the store began to show tokens smaller than newest; zero if it does not
 }
 
-// longBehind is how long an observer ignores a leader whose token is smaller
-// than that of a leader it has seen. A ZooKeeper server that shows an old queue
-// at the start of a session catches up sooner. After that time, the store was
-// probably set up anew, and its tokens are smaller.
+// longBehind is how long an observer ignores a leader with a smaller token than
+// one that it has seen. A ZooKeeper server that lags behind catches up sooner.
+// After that time, the store was probably set up anew.
 const longBehind = 30 * time.Second
 
 // compare compares the leader with the latest one seen. The result old means
@@ -163,7 +160,6 @@ func (o *observer) compare(leader Contender) (changed, old bool) {
 	return changed, false
 }
 
-// leader returns the leader, or a zero Contender.
 func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 	for {
 		nodes, err := s.List(ctx, queue)
@@ -179,8 +175,7 @@ func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 
 // watchLeader returns the leader, or a zero Contender, and a watch that ends
 // when the leader may have changed. It watches the first node, because nodes
-// that join behind it do not matter. If the queue is empty, it watches the
-// whole queue.
+// behind it do not matter, or the whole queue if that is empty.
 func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
 	for {
 		nodes, err := s.List(ctx, queue)

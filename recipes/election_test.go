@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// running calls e.Run on a new goroutine. The returned function reports the
-// error of Run, and fails the test if Run has not returned yet.
+// running calls e.Run on a new goroutine. The returned function fails the test
+// if Run has not returned yet.
 func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {
 	c := make(chan error, 1)
 	go func() { c <- e.Run(ctx, lead) }()
@@ -173,8 +173,7 @@ func TestAnObserverThatComesLateSeesTheLeaderGo(t *testing.T) {
 	})
 }
 
-// Elections and RWMutexes of the same name share a queue. Readers in that queue
-// must not be reported as leaders.
+// Elections and RWMutexes of one name share a queue, so readers may be in it.
 func TestReadersAreNoLeaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
@@ -285,9 +284,7 @@ func TestAnObserverMissesNoChangeBetweenItsRequests(t *testing.T) {
 	}
 }
 
-// A new session may reach a server that lags behind and shows an old queue. The
-// leader there has a smaller token than the leader seen last, and must not be
-// reported.
+// A new session may reach a lagging server, which still shows a former leader.
 func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		old := &world{w.T, memdriver.New()} // a lagging server, whose tokens are smaller
@@ -317,8 +314,7 @@ type switching struct{ to driver.Connector }
 
 func (s *switching) Connect(ctx context.Context) (driver.Session, error) { return s.to.Connect(ctx) }
 
-// A watch may end although nothing has changed. The observer must then neither
-// report the same leader again nor flood the store with requests.
+// A watch may end although nothing has changed.
 func TestAnObserverWhoseWatchesEndEarlyIsPaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.client("a")
@@ -349,7 +345,7 @@ func TestRunGivesATermUpOnlyWhenLeadHasReturned(t *testing.T) {
 		stopped := make(chan struct{})
 		run := w.running(ctx, a.Election("q"), func(ctx context.Context, term *recipes.Lock) error {
 			<-ctx.Done()
-			<-stopped // lead is slow to return
+			<-stopped
 			assert.NoError(w, term.Err(), "the term goes on until lead returns")
 			return nil
 		})
@@ -393,8 +389,7 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// Run must keep trying for as long as its context lasts. Neither WithTimeout
-// nor a back-off that gives up may end it.
+// Neither WithTimeout nor a back-off that gives up may end Run.
 func TestRunOutlastsOutagesAndWaitsWithoutALimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a", recipes.WithTimeout(time.Hour)), w.client("b")

@@ -107,7 +107,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked matches what err matches, except the errors in its list not.
+// masked hides errors from errors.Is: those that its field not lists.
 type masked struct {
 	err error
 	not []error
@@ -121,7 +121,6 @@ func (e *masked) Is(target error) bool {
 
 func (e *masked) As(target any) bool { return errors.As(e.err, target) }
 
-// mask wraps err so that it matches none of the errors in the list not.
 func mask(err error, not ...error) error {
 	if slices.ContainsFunc(not, func(target error) bool { return errors.Is(err, target) }) {
 		return &masked{err, not}
@@ -129,15 +128,13 @@ func mask(err error, not ...error) error {
 	return err
 }
 
-// unlockError returns an error that matches ErrUnlock and the given cause, but
-// no context error, because an expired time limit is Unlock's and not the
-// caller's.
+// unlockError hides context errors, because the time limit that expired is
+// Unlock's, not the caller's.
 func unlockError(lock string, cause error) error {
 	cause = mask(cause, ErrTimeout, context.DeadlineExceeded, context.Canceled)
 	return lockError(lock, fmt.Errorf("%w: %w", ErrUnlock, cause))
 }
 
-// timeoutError is returned when a call times out. It names the holder.
 type timeoutError struct {
 	lock   string
 	after  time.Duration

@@ -54,7 +54,7 @@ func TestACallGivesUpAnUnreachableStoreAfterAMinute(t *testing.T) {
 
 var failing = connectorFunc(func(context.Context) (driver.Session, error) { return nil, driver.ErrUnavailable })
 
-// silent is a store that never answers. Connect blocks until the context ends.
+// silent is a store that never answers.
 var silent = connectorFunc(func(ctx context.Context) (driver.Session, error) {
 	<-ctx.Done()
 	return nil, fmt.Errorf("no answer from db7:2181: %w", ctx.Err())
@@ -93,8 +93,6 @@ func TestAnAttemptToConnectGoesOnWhileACallerWaitsForIt(t *testing.T) {
 	})
 }
 
-// slowly returns a connector whose Connect takes half a second, unless its
-// context ends.
 func slowly(store driver.Connector) driver.Connector {
 	return connectorFunc(func(ctx context.Context) (driver.Session, error) {
 		select {

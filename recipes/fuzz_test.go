@@ -73,8 +73,6 @@ func FuzzHostnameEncoding(f *testing.F) {
 	})
 }
 
-// FuzzRecordOfData checks that every record is valid JSON and contains the
-// application's data.
 func FuzzRecordOfData(f *testing.F) {
 	f.Add([]byte("order 42"), int64(0))
 	f.Add([]byte("\xff\x00\x1b"), int64(1<<40))
@@ -99,8 +97,6 @@ func FuzzRecordOfData(f *testing.F) {
 	})
 }
 
-// FuzzHostileRecord parses forged data. The result must be empty or match the
-// data, and be the same after it was encoded and parsed again.
 func FuzzHostileRecord(f *testing.F) {
 	f.Add(newRecord(time.Unix(0, 0), recordTail([]byte("x"))))
 	for _, s := range []string{`{"pid":"x"}`, `{"pid":1e99}`, `null`, `[]`, `{"since":"9999-12-31T23:59:59Z"}`, `{"bytes":"!"}`, `{"ID":"a","id":"b"}`, "\x1b[2J", strings.Repeat("[", 20000)} {

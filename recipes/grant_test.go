@@ -48,8 +48,6 @@ func TestABriefHoldPaysNothing(t *testing.T) {
 	})
 }
 
-// A waiter watches its own node. After the grant, it must keep that watch
-// instead of setting another, and still notice when the node is removed.
 func TestAWaiterThatIsGrantedTheLockKeepsTheWatchOfItsNode(t *testing.T) {
 	for name, connector := range map[string]func(*world) driver.Connector{
 		"armed by Create": func(w *world) driver.Connector { return w.store },
@@ -92,8 +90,7 @@ func TestAWaiterStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// Unlock must stop the watch even if the node stays. The store therefore
-// refuses to delete the node, since the deletion would end the watch as well.
+// The store refuses to delete the node, because that would end the watch, too.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

@@ -74,9 +74,9 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// loseNode checks that a waiter whose own node is removed gets the lock with a
-// new node. At the point that the argument when names, it calls the function
-// both, which removes the node and releases the lock of its predecessor.
+// loseNode checks that a waiter whose node is removed gets the lock with a new
+// node. At the given point, the function both removes the node and releases its
+// predecessor.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -100,8 +100,7 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 }
 
 // A waiter whose own node was removed must not be granted the lock, even if its
-// predecessor is released before the waiter notices. The removal and the
-// release may both happen before Create returns.
+// predecessor is released before the waiter notices.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -121,8 +120,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If the holder unlocks before the waiter's watch is armed, the waiter must see
-// that when it lists the queue. Later, the watch must wake the waiter.
+// Before its watch is armed, a waiter must see the Unlock in its list of the
+// queue. After that, the watch must wake it.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -141,8 +140,8 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// interceptedSession calls a function before or after a request. The field when
-// says where: "after create", "before watch" or "after watch".
+// interceptedSession calls a function at one of three points: "after create",
+// "before watch" or "after watch".
 type interceptedSession struct {
 	driver.Session
 	when string
@@ -176,8 +175,7 @@ func (s interceptedSession) now(when string, p driver.Place) {
 }
 
 // If a driver does not tell waiters why a node was deleted, a waiter cannot
-// recognize a release and has to list the queue. Even then, a release must wake
-// only one waiter.
+// recognize a release and has to list the queue.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// unlockTimeout is how long Unlock waits for the store.
 const unlockTimeout = 2 * time.Second
 
 // hold is one grant of a lock. It has the Lock that was granted and one more
@@ -49,8 +48,7 @@ func newHold(q *queue, w *want, e *entry.Entry) (*hold, *Lock) {
 	return h, h.addLock(w.exclusive)
 }
 
-// addLock adds a Lock to the hold. It is called with mu held, or before the
-// hold is published.
+// addLock must be called with mu held, or before the hold is published.
 func (h *hold) addLock(exclusive bool) *Lock {
 	l := newLock(lockState{hold: h, exclusive: exclusive})
 	h.locks = append(h.locks, l.lockState)
@@ -96,11 +94,10 @@ func (h *hold) tellLoss(loss entry.Loss) {
 	}
 }
 
-// markLost marks the Locks as lost, unless some of their contexts are still
-// active. In that case it only returns these contexts, which the caller must
-// cancel before it calls markLost again. The result granted reports whether the
-// Granted hook has returned. The result counts is false if the hold had already
-// ended.
+// markLost marks the Locks as lost. If some of their contexts are still active,
+// it only returns these, for the caller to cancel before it calls markLost
+// again. The result granted reports whether the Granted hook has returned. The
+// result counts is false if the hold had already ended.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,8 +147,8 @@ func (h *hold) traceLost(err *lostError) {
 }
 
 // grantReported is called when the Granted hook has returned or panicked. From
-// now on the end of the hold is reported to the hooks. If the hold was lost
-// while Granted ran, Lost is called now.
+// now on, hooks learn of the end of the hold. If the hold was lost while
+// Granted ran, Lost is called now.
 func (h *hold) grantReported(ctx context.Context) {
 	trace := h.queue.options.trace
 	h.mu.Lock()
@@ -175,12 +172,12 @@ func (h *hold) ending() *ending {
 	return h.hooks
 }
 
-// exclusive reports whether any Lock is exclusive. It is called with mu held.
+// exclusive must be called with mu held.
 func (h *hold) exclusive() bool {
 	return slices.ContainsFunc(h.locks, func(l *lockState) bool { return l.exclusive })
 }
 
-// mode returns how the lock is held now. It is called with mu held.
+// mode must be called with mu held.
 func (h *hold) mode() Mode {
 	if h.exclusive() {
 		return Exclusive
@@ -219,7 +216,6 @@ func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
 }
 
-// holdLimit implements [WithMaxHold] for one hold.
 type holdLimit struct {
 	limit         time.Duration
 	lose, release *time.Timer

@@ -56,8 +56,7 @@ func wantFor(m Mode) *want {
 	return writer
 }
 
-// Describing a queue must take a single pass. Applying the rule to each node
-// would take time in proportion to n^2.
+// Applying the rule to each node would take time in proportion to n^2.
 func TestAQueueIsDescribedInOnePass(t *testing.T) {
 	looked := 0
 	rule := reader.rule
@@ -152,8 +151,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// No attempt to connect may outlive Close. Such an attempt would modify the
-// client, which the race detector would report when the test prints the client.
+// An attempt that outlived Close would modify the client while the test prints
+// it, which the race detector would report.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// cutOff disconnects a client, and waits until its session is lost. The
-// returned function reconnects it.
+// cutOff disconnects a client, and waits until its session is lost.
 func (w *world) cutOff(c *client) (heal func()) {
 	s := c.session()
 	heal = w.store.Faults().CutOff(s)

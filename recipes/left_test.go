@@ -16,8 +16,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// slowOnce returns a connector that delays the first reply to op by ten
-// seconds, and counts the requests for op in the counter sent.
+// slowOnce delays the first reply to op by ten seconds, and counts requests.
 func (w *world) slowOnce(op faults.Op, sent *atomic.Int64) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op == op && r.Stage == faults.StageRequest {
@@ -102,8 +101,7 @@ func TestACallThatFailsInterruptsNoDelete(t *testing.T) {
 	})
 }
 
-// While a call waits for an earlier call's request to finish, it retries like
-// any other call, and gives up when its back-off does.
+// A call that waits for an earlier one gives up when its back-off does.
 func TestTheBackOffAlsoLimitsTheWaitForEarlierCalls(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var refusing atomic.Bool
@@ -138,7 +136,6 @@ func (n *thrice) NextBackOff() time.Duration {
 
 func (*thrice) Reset() {}
 
-// failedSoon returns the error of a call that must fail within a minute.
 func (w *world) failedSoon(c <-chan result) error {
 	w.Helper()
 	synctest.Wait()

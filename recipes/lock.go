@@ -38,7 +38,6 @@ type lockState struct {
 	contexts  map[any]*lockContext // live contexts by mapKey(parent); cancelled when this Lock ends
 }
 
-// errNoLock is returned by methods of a nil or zero Lock.
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
 
 func (l *Lock) fromNoCall() bool { return l == nil || l.lockState == nil }
@@ -132,7 +131,7 @@ func (l *Lock) Err() error {
 	return l.hold.loss
 }
 
-// unlockedError returns the error of an unlocked Lock. mu must be held.
+// unlockedError must be called with mu held.
 func (l *lockState) unlockedError() error {
 	if l.unlockErr == l.hold.queue.notHeld {
 		return l.unlockErr

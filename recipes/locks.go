@@ -97,7 +97,6 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 // inClient is implemented by the lock types of this package that belong to one
 // client. LockAll uses their queues to find a lock that is given twice.
 type inClient interface {
-	// inQueue returns the lock's queue, or an error if it cannot be used.
 	inQueue(ctx context.Context) (*queue, error)
 }
 
@@ -146,7 +145,6 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 
 var errTwice = errors.New("the lock is given twice")
 
-// byName returns the indices of the lockers in the order of their names.
 func byName(lockers []Locker) []int {
 	order := make([]int, len(lockers))
 	for i := range order {
@@ -156,9 +154,8 @@ func byName(lockers []Locker) []int {
 	return order
 }
 
-// takeNext takes a lock. It fails if the store shows that one of the taken
-// Locks is the same lock, taken through another client, because the call would
-// then wait for itself.
+// takeNext fails if one of the taken Locks is the same lock, taken through
+// another client, because the call would then wait for itself.
 func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker, context.Context) (*Lock, error)) (*Lock, error) {
 	c, ok := next.(inClient)
 	for _, l := range taken {
@@ -175,9 +172,8 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the node of l is in the queue. Since another store
-// may have a node of that name, it also compares the random IDs of the two
-// nodes' records.
+// contains reports whether the node of l is in the queue. It compares random
+// IDs, too, because another store may have a node of that name.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false

@@ -19,8 +19,7 @@ import (
 
 var three = []string{"a", "b", "c"}
 
-// lockers returns a lock for each name, in reverse order. Each has its own
-// client, so that a test can end the sessions one by one.
+// lockers have a client each, so that a test can end the sessions one by one.
 func (w *world) lockers() (clients []*client, lockers []recipes.Locker) {
 	for _, name := range three {
 		clients = append(clients, w.client("of-"+name))
@@ -46,7 +45,6 @@ func lockingAll(ctx context.Context, lockers ...recipes.Locker) <-chan locksResu
 	return c
 }
 
-// over returns the result of LockAll, which must have returned by now.
 func over(w *world, c <-chan locksResult) locksResult {
 	w.Helper()
 	synctest.Wait()
@@ -162,7 +160,6 @@ func TestTheFirstLossEndsTheContextOfAllLocks(t *testing.T) {
 	}
 }
 
-// Like Lock.Lost, Locks.Lost must close for a loss but not for an Unlock.
 func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -190,8 +187,6 @@ func TestLostOfLocksClosesForNoUnlock(t *testing.T) {
 	})
 }
 
-// LockAll must check all its locks once more before it returns. Here the first
-// lock is lost while the last one is granted.
 func TestALossDuringTheLastGrantIsAnErrorOfLockAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		clients, lockers := w.lockers()
@@ -349,9 +344,8 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// Two clients of the same store share a lock if its name is the same, so
-// LockAll would deadlock if it took the lock twice. In different stores, locks
-// of the same name are independent.
+// Two clients of one store share the locks of one name, so LockAll would wait
+// for itself.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")
@@ -380,8 +374,7 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 	})
 }
 
-// foreign is a Locker of another package. The slice makes it unfit as a map
-// key.
+// foreign is a Locker of another package. Its slice makes it no map key.
 type foreign struct {
 	recipes.Locker
 	tags []string

@@ -18,7 +18,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// losses holds, by name, the ways in which client c can lose its lock.
 var losses = map[string]func(w *world, c *client, name string){
 	"its session expires":  func(w *world, c *client, _ string) { w.store.Faults().Expire(c.session()) },
 	"its node is removed":  func(w *world, _ *client, name string) { w.store.Faults().RemoveQueue(name) },
@@ -148,9 +147,8 @@ func TestWaitingOutlivesTheSession(t *testing.T) {
 	}
 }
 
-// The store may have ended the session, and granted the lock to another client,
-// before the holder's next heartbeat. Whichever request learns of this first
-// must report the loss to the holder.
+// The store may have ended the session before the holder's next heartbeat.
+// Whichever request learns of this first must report the loss.
 func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
 	unlock := (*recipes.Lock).Unlock
 	for name, c := range map[string]struct {
@@ -205,8 +203,7 @@ type blindSession struct{ driver.Session }
 func (blindSession) List(context.Context, string) ([]driver.Node, error) { return nil, nil }
 
 // After the queue was recreated, nodes of other clients may have the names of
-// the old ones. Neither a holder nor a waiter may mistake such a node for its
-// own.
+// the old ones.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
@@ -280,8 +277,7 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulSession imitates a faulty server. The first list that has several
-// nodes lacks the last one.
+// forgetfulSession omits the last node of the first list that has several.
 type forgetfulSession struct {
 	driver.Session
 	lists *int

@@ -21,8 +21,7 @@ const (
 
 var limited = recipes.WithMaxHold(maxHold)
 
-// until sleeps until the time began+d, and until everything else that is due by
-// then has happened.
+// until sleeps until began+d, and until all that is due by then has happened.
 func until(began time.Time, d time.Duration) {
 	time.Sleep(time.Until(began.Add(d)))
 	synctest.Wait()
@@ -130,8 +129,6 @@ func TestUnlockEndsTheLimit(t *testing.T) {
 	})
 }
 
-// A re-entry must share the limit of the outer hold. The node stays until both
-// have called Unlock.
 func TestReentryDoesNotExtendTheLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", limited)
@@ -148,8 +145,6 @@ func TestReentryDoesNotExtendTheLimit(t *testing.T) {
 	})
 }
 
-// If the lock is lost before the limit is reached, errors must not match
-// ErrMaxHold.
 func TestAnEarlierLossIsTheOneReported(t *testing.T) {
 	for how, lose := range losses {
 		inWorld(t, func(w *world) {
@@ -176,9 +171,8 @@ func TestNoLimit(t *testing.T) {
 	})
 }
 
-// One timer marks a held lock as lost, and a later one releases it. If a slow
-// hook delays both, either may run first, and the next waiter must get the lock
-// in any case.
+// A slow hook delays two timers: one marks the lock as lost, the other releases
+// it. Either may then run first.
 func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
 	for range 20 {
 		inWorld(t, func(w *world) {

@@ -49,7 +49,6 @@ func TestAFullQueueRefusesAContender(t *testing.T) {
 	}
 }
 
-// WithMaxQueue must not refuse a reader behind readers, which does not wait.
 func TestAFullQueueOfReadersAdmitsAReader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a", recipes.WithMaxQueue(1))

@@ -22,9 +22,9 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// isReader reports whether the node belongs to a reader. It parses the name
-// from the right, because a host name may itself look like a kind and sequence.
-// Nodes of unknown kind count as writers, so that they block every contender.
+// isReader parses the name from the right, because a host name may look like a
+// kind and sequence. Nodes of unknown kind count as writers, which block
+// everyone.
 func isReader(n driver.Node) bool {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
@@ -40,8 +40,7 @@ const maxUnits = 1_000_000
 
 func (u units) kind(letter rune) string { return fmt.Sprintf("-%c%dof%d-", letter, u.weight, u.of) }
 
-// unitsOf returns the units of a semaphore's contender. If the node is of
-// another kind, ok is false and the units are zero.
+// unitsOf returns the units of a semaphore's contender.
 func unitsOf(n driver.Node) (u units, ok bool) {
 	_, u, ok = cutUnits(n)
 	return u, ok
@@ -74,8 +73,7 @@ func parseCount(digits string) int {
 	return n
 }
 
-// hostOf extracts the host from a node name, or returns an empty string for
-// names not made by dlock.
+// hostOf returns the host in a node name, or "" for names not made by dlock.
 func hostOf(n driver.Node) string {
 	prefix, seq, _ := driver.ParseName(n.Name)
 	for _, kind := range []string{sharedKind, exclusiveKind} {
@@ -101,8 +99,7 @@ var systemHostname = sync.OnceValue(func() string {
 })
 
 // encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that distinct
-// host names stay distinct. The result is cut at 200 bytes, but never within an
-// encoded byte.
+// host names stay distinct. It never cuts within an encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -151,8 +148,7 @@ func (r Record) String() string {
 	return line
 }
 
-// recordTail encodes the part of a record that is the same for all nodes of a
-// lock, so that it is computed only once.
+// recordTail encodes the part of a record that all nodes of a lock share.
 func recordTail(data []byte) []byte {
 	r := struct {
 		PID     int    `json:"pid"`
@@ -172,7 +168,6 @@ func recordTail(data []byte) []byte {
 	return b[1:]
 }
 
-// newRecord returns the data of a new node, given the tail from recordTail.
 func newRecord(now time.Time, tail []byte) []byte {
 	b := make([]byte, 0, 96+len(tail))
 	b = append(b, `{"id":"`...)

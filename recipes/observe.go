@@ -38,7 +38,6 @@ func (q *queue) observe(ctx context.Context, yield func(nodes []driver.Node, all
 	}, func(all []Contender, err error) bool { return yield(nodes, all, err) })
 }
 
-// observing is the state of a loop that observes a queue across sessions.
 type observing struct {
 	*queue
 	pause entry.Retries
@@ -48,9 +47,8 @@ type observing struct {
 }
 
 // observe calls the function look first, and again after each change, even
-// across sessions. It yields the results that differ from the previous one. The
-// function compare reports whether a result differs, and whether to ignore it
-// because a server shows an old queue.
+// across sessions. It yields the results that the function compare finds
+// changed, and ignores old ones from a server that lags behind.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {
@@ -94,8 +92,7 @@ func observe[T any](ctx context.Context, q *queue, look func(*session) (T, drive
 	}
 }
 
-// failed handles an error: it yields the first one of an outage, and pauses. It
-// returns false if the loop must end.
+// failed yields the first error of an outage, and pauses.
 func (o *observing) failed(ctx context.Context, err error, yield func(err error) bool) (more bool) {
 	o.known = false
 	if ctx.Err() != nil || !errors.Is(err, driver.ErrUnavailable) {
@@ -145,7 +142,7 @@ func (l *Lock) Wanted() <-chan struct{} {
 	return h.wanted.c
 }
 
-// wanted holds a hold's state for Lock.Wanted. It is guarded by hold.mu.
+// wanted is the state of Lock.Wanted, guarded by hold.mu.
 type wanted struct {
 	c      chan struct{} // nil until the first call
 	closed bool

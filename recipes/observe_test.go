@@ -15,9 +15,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// queues records what an observer of an RWMutex has seen. A queue is recorded
-// as the hosts of its contenders, with a question mark after waiters, and an
-// error as "!".
+// queues records what an observer of an RWMutex has seen: the hosts of each
+// queue, with a question mark after waiters, or "!" for an error.
 type queues struct {
 	mu   sync.Mutex
 	seen []string

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// Limits on how far clocks and schedulers may deviate.
 const (
 	// maxAhead is how far a tick may be ahead of the store's clock.
 	maxAhead = time.Minute
@@ -119,10 +118,9 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 	})
 }
 
-// plan decides whether to run the job. It gets the recorded time of the last
-// run, the time of the call of OncePer, and the time at which the run would
-// start, the latter two by the store's clock. Each of them may be zero. It
-// returns the time to record for the new run, and whether the run is due.
+// plan decides whether to run the job, and which time to record for the run. It
+// gets the recorded time of the last run and, by the store's clock, the times
+// of the call and of the start. Each of them may be zero.
 type plan func(last, called, starts time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {
@@ -147,7 +145,6 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 	return ran, err
 }
 
-// planned reads the time of the last run and asks plan about the next one.
 func (l *Lock) planned(ctx context.Context, began time.Time, plan plan) (run time.Time, due bool, err error) {
 	h := l.hold
 	value, err := h.entry.Value(ctx)
@@ -185,8 +182,7 @@ func (m *RWMutex) recordRun(ctx context.Context, l *Lock, at time.Time) error {
 	return lockError(m.queue.name, fmt.Errorf("%w: %w", ErrNotRecorded, err))
 }
 
-// keeps reports whether the store confirms that it has the value. It asks again
-// if the session ends or a request fails.
+// keeps reports whether the store confirms that it has the value.
 func (m *RWMutex) keeps(ctx context.Context, value []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainFor)
 	defer cancel()

@@ -25,7 +25,6 @@ var errJob = errors.New("the job failed")
 
 func nothing(context.Context, *recipes.Lock) error { return nil }
 
-// job counts its successful runs and fails the test if two overlap.
 type job struct {
 	*world
 	running atomic.Bool
@@ -79,8 +78,7 @@ func TestOnceRunsOncePerTick(t *testing.T) {
 // heartbeats, and lost sessions stay until their client ends them.
 func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
 
-// steps lists the requests that Once makes, in order. The job itself, job0,
-// runs between two of them.
+// steps are the requests that Once makes, in order, and the job itself (job0).
 var steps = []faults.Op{faults.OpCreate, faults.OpValue, job0, faults.OpSetValue, faults.OpDelete}
 
 const job0 faults.Op = -1
@@ -218,8 +216,7 @@ func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
 	})
 }
 
-// Once must use the time of the call, not the time when the node was created.
-// After a re-entry, the node may be much older.
+// After a re-entry, the node may be much older than the call.
 func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -232,8 +229,7 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
-// If the recorded run is ahead of the store's clock, no call runs the job.
-// Calls must return an error, because otherwise nobody would notice.
+// Without an error, nobody would notice that no call runs the job.
 func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -320,9 +316,8 @@ func TestOnceRepeatsLostRequests(t *testing.T) {
 	}
 }
 
-// A job must run once for each planned start, although the machines' clocks
-// differ by up to a minute, each start is some seconds late, and some machines
-// are down.
+// The machines' clocks differ by up to a minute, each start is some seconds
+// late, and some machines are down.
 func TestOncePerRunsOnceForEachStartOfManyMachines(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -345,7 +340,7 @@ func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
 	begin := time.Now().Add(time.Hour)
 	for m := range machines {
 		c := w.client(fmt.Sprint("m", m))
-		ahead := upTo(time.Minute) // the clocks of the machines differ by a minute at most
+		ahead := upTo(time.Minute)
 		for i := range starts {
 			at := begin.Add(time.Duration(i)*period - ahead + upTo(10*time.Second))
 			if down := rnd.IntN(3) > 0; down && m != i%machines {
@@ -367,8 +362,6 @@ func startsOfManyMachines(w *world, period time.Duration, rnd *rand.Rand) {
 	}
 }
 
-// If a scheduler calls OncePer more often than the period, the job must not run
-// more often.
 func TestOncePerHoldsThePeriodWhenCalledMoreOften(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -418,8 +411,7 @@ func TestOncePerRunsOnceInEachPeriod(t *testing.T) {
 	}
 }
 
-// Both machines call OncePer at the same time. The second one waits for longer
-// than the period while the first one works, and must not run the job again.
+// The second call waits for longer than the period, and must not run the job.
 func TestOncePerCountsFromTheCall(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}
@@ -433,9 +425,8 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// The first machine works for a while and then fails, so that the second runs
-// the job late. At the next planned start, the second must run it again only if
-// its late run began at least half a period ago.
+// After a run that began late, the next planned start must run the job only if
+// the late run began at least half a period ago.
 func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
 		inWorldOf(t, patient, func(w *world) {
@@ -457,8 +448,6 @@ func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	}
 }
 
-// The store records a run, but its reply is lost, and then the session ends.
-// Once must find that the run is recorded.
 func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var c *client
@@ -479,7 +468,7 @@ func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
 }
 
 // While a call waits, a later call may run the job. The waiting call then finds
-// a run that began after it, which must not be an error.
+// a run that began after it.
 func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")

@@ -114,8 +114,7 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// entryBackOff adapts newBackOff to package entry. If newBackOff returns nil,
-// the default back-off is used.
+// entryBackOff adapts newBackOff to package entry.
 func entryBackOff(newBackOff func() BackOff) func() entry.BackOff {
 	return func() entry.BackOff {
 		b := newBackOff()

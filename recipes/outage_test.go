@@ -16,7 +16,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// limits holds, by name, the two ways to limit a call of Lock to one second.
 var limits = map[string]func(c *client, opts ...recipes.Option) error{
 	"WithTimeout": func(c *client, opts ...recipes.Option) error {
 		_, err := c.RWMutex("q", append(opts, recipes.WithTimeout(time.Second))...).Lock(bg)

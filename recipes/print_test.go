@@ -168,7 +168,6 @@ func TestAContenderShowsWhereAndSinceWhen(t *testing.T) {
 	})
 }
 
-// Node names of other programs contain no host, so Host must be empty.
 func TestAForeignContenderHasNoHost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/recipes/internal/entry"
 )
 
-// progress holds what a call has learned about the queue and the store, for use
-// in errors and logs.
+// progress is what a call has learned so far, for use in errors and logs.
 type progress struct {
 	mu sync.Mutex
 	snapshot
@@ -37,8 +36,7 @@ func (p *progress) set(change func(p *snapshot)) {
 	change(&p.snapshot)
 }
 
-// unanswered records that a request was in flight when the call's context
-// ended, so that the error can say so.
+// unanswered notes that a request was in flight when the call's context ended.
 func (c *call) unanswered(err error) {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
@@ -79,9 +77,8 @@ func (c *call) logSlow() {
 		"waited", c.waited())
 }
 
-// interrupted returns the error of a call whose context has ended. It also
-// matches the context's cause, since the context may have ended because another
-// lock was lost or unlocked.
+// interrupted returns the error of a call whose context has ended, perhaps
+// because another lock was lost or unlocked.
 func (c *call) interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

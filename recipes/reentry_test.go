@@ -44,7 +44,6 @@ func TestAnExclusiveHolderTakesTheLockAgainAtOnce(t *testing.T) {
 	})
 }
 
-// hookedContext calls the function run whenever its method Err is called.
 type hookedContext struct {
 	context.Context
 	run func()

@@ -22,7 +22,6 @@ type RWMutex struct {
 	queue *queue
 }
 
-// lockRecipe is the name of this recipe in hooks and logs.
 const lockRecipe = "lock"
 
 var (
@@ -30,9 +29,8 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
 
-// tally counts the nodes ahead of a contender, so that want.holds can tell
-// whether the contender holds the lock. One pass over a queue is enough for all
-// nodes.
+// tally counts the nodes ahead of a contender for want.holds. One pass over a
+// queue is enough for all nodes.
 type tally struct{ nodes, readers, sharers, units int }
 
 func (t *tally) add(n driver.Node) {

@@ -27,7 +27,6 @@ type Semaphore struct {
 	n     int
 }
 
-// semaphoreRecipe is the name of this recipe in hooks and logs.
 const semaphoreRecipe = "semaphore"
 
 // Semaphore returns the semaphore of the given name, with n units. It does no
@@ -172,10 +171,9 @@ func (u units) fitBehind(ahead tally) bool {
 	return u.of > 0 && ahead.nodes == ahead.sharers && ahead.units+u.weight <= u.of
 }
 
-// settle renames the node of a holder that had to wait. The rename tells the
-// next waiter that it is now the first one. Without a node behind at the time
-// of the grant, no rename is needed, because contenders that join later see
-// that the units are held.
+// settle renames the node of a holder that had to wait, which tells the next
+// waiter that it is now the first one. Without a node behind at the grant, no
+// rename is needed, because later contenders see that the units are held.
 func (c *call) settle(e *entry.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settledKind) {
 		return

@@ -132,7 +132,6 @@ func TestASemaphoreAndALockOfOneNameExcludeEachOther(t *testing.T) {
 	})
 }
 
-// Every waiter must be served even if other clients use a different n.
 func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log safeBuffer
@@ -256,9 +255,8 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// If Create reports that another node is already behind the new one, the client
-// of that other node may be waiting. At the grant, the new node must be renamed
-// to -H to wake that client.
+// The client of a node behind the new one may already wait, so the grant must
+// rename the new node to -H to wake that client.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")
@@ -269,7 +267,6 @@ func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	})
 }
 
-// behindSession claims in the result of Create that there is a later node.
 type behindSession struct{ driver.Session }
 
 func (s behindSession) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {

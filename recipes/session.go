@@ -23,9 +23,8 @@ type session struct {
 // ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
-// onSession calls f with the client's session. If f finds the session ended,
-// for example because the machine slept, onSession calls f again with a new
-// one.
+// onSession calls f with the client's session, and once more with a new one if
+// f finds that the session has ended, for example because the machine slept.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
@@ -71,7 +70,7 @@ func (c *Client) current() *session {
 	}
 }
 
-// adopt makes ds the client's session, or closes it if the client is closed.
+// adopt makes ds the client's session, or closes ds if the client is closed.
 func (c *Client) adopt(ds driver.Session) (*session, error) {
 	s := &session{Grants: entry.NewGrants(ds, &c.entryClient), client: c, ended: make(chan struct{})}
 	if !c.register(s) {
@@ -186,7 +185,6 @@ type heartbeats struct {
 	unreported chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
 }
 
-// watchHeartbeats calls the Heartbeat hook, if any, until the session ends.
 func (s *session) watchHeartbeats() {
 	hook := s.client.options.trace.Heartbeat
 	if hook == nil {

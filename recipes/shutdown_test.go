@@ -15,7 +15,7 @@ import (
 )
 
 // shutdown calls Shutdown on a goroutine, and returns once that call has
-// returned or is blocked. The channel receives its result.
+// returned or is blocked.
 func (c *client) shutdown(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(ctx) }()
@@ -81,8 +81,7 @@ func TestShutdownEndsTheWaitOfWaiters(t *testing.T) {
 	}
 }
 
-// Shutdown must end calls that wait for the store, without closing the client.
-// The test holds a lock, because the client is closed once no lock is held.
+// The test holds a lock, because Shutdown closes a client that holds none.
 func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 	for name, disturb := range map[string]func(w *world, c *client) (heal func()){
 		"connecting": func(w *world, c *client) func() {
@@ -205,7 +204,6 @@ func TestALostLockCountsUntilItsUnlock(t *testing.T) {
 	})
 }
 
-// Shutdown must wait for the Unlock of every lock that a concurrent call gets.
 func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for range 50 {

@@ -19,7 +19,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// captureDefault redirects slog.Default to the buffer for the rest of the test.
 func captureDefault(t *testing.T) *safeBuffer {
 	before, out, flags := slog.Default(), log.Writer(), log.Flags()
 	text := new(safeBuffer)

@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// slowLines returns the log messages about slow waits, without their times.
 func slowLines(log *safeBuffer) (lines []string) {
 	for line := range strings.Lines(log.String()) {
 		if _, said, ok := strings.Cut(line, `msg="dlock: still waiting" `); ok {

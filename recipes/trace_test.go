@@ -45,8 +45,7 @@ func from(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// life returns hooks that append a line for each event to seen. The line ends
-// with the caller's name, from the context of the hook.
+// life records each event in seen, with the caller's name from the context.
 func life(seen *[]string) *recipes.Trace {
 	var mu sync.Mutex
 	note := func(ctx context.Context, told ...any) {
@@ -277,8 +276,7 @@ func TestHeartbeatTellsHowMuchOfTheLeaseWasLeft(t *testing.T) {
 	})
 }
 
-// A hook that hangs must delay neither the heartbeats nor the locks. Its next
-// call must report the smallest Left of the heartbeats in between.
+// A hook that hangs must delay neither the heartbeats nor the locks.
 func TestASlowHeartbeatHookGetsTheSmallestLeft(t *testing.T) {
 	const timeout = 8 * time.Second
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(timeout)) }, func(w *world) {

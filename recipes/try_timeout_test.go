@@ -93,8 +93,8 @@ func TestTryLockDoesNotWaitForAContenderThatJoinsAfterItsList(t *testing.T) {
 	})
 }
 
-// One of two concurrent calls of TryLock must succeed, even if both find the
-// queue empty and both create their nodes before either checks its position.
+// Both calls find the queue empty, and create their nodes before either checks
+// its position.
 func TestOneOfTwoTryLocksThatMeetTakesTheLock(t *testing.T) {
 	for name, drop := range map[string]bool{"with the nodes ahead": false, "without": true} {
 		t.Run(name, func(t *testing.T) {

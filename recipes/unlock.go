@@ -109,8 +109,8 @@ func (h *hold) giveEntryBack() error {
 	return h.entry.Remove(unlockTimeout)
 }
 
-// explain turns the error of a failed removal of the node into the error of
-// Unlock. If the node was already gone, the lock was lost.
+// explain turns a failed removal into the error of Unlock. If the node was
+// already gone, the lock was lost.
 func (l *Lock) explain(err error) error {
 	h := l.hold
 	var loss *entry.Loss
@@ -124,8 +124,7 @@ func (l *Lock) explain(err error) error {
 	return lost
 }
 
-// reportReleased runs the Released hook. It must come last, because hooks may
-// panic.
+// reportReleased must come last, because the hook may panic.
 func (h *hold) reportReleased(mode Mode, err error) {
 	if end := h.ending(); end.trace.Released != nil {
 		end.trace.Released(end.ctx, ReleasedInfo{
@@ -186,8 +185,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, lockError)
 }
 
-// downgradeRest makes the hold shared, because its last exclusive Lock was
-// unlocked and shared Locks remain.
+// downgradeRest makes the hold shared, as its last exclusive Lock was unlocked.
 func (l *Lock) downgradeRest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
@@ -211,8 +209,7 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade makes the hold shared in the store. It wraps an error of the store
-// by calling the function failed.
+// downgrade makes the hold shared in the store.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	err := h.entry.Rename(ctx)
 	if ended := h.whyEnded(); ended != nil {

@@ -107,8 +107,7 @@ func (w *world) clientOf(c driver.Connector, host string, opts ...recipes.Option
 	return cl
 }
 
-// connecting returns a client that has not connected yet. It is closed after
-// the test.
+// connecting returns a client that has not connected yet.
 func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	conn := &connector{Connector: c}
 	cl := &client{recipes.NewClient(conn, opts...), conn}
@@ -116,8 +115,6 @@ func (w *world) connecting(c driver.Connector, opts ...recipes.Option) *client {
 	return cl
 }
 
-// lose makes the network lose the session's next request for op. If committed
-// is true, the request reaches the store, and only the reply is lost.
 func (w *world) lose(s driver.Session, op faults.Op, committed bool) {
 	if committed {
 		w.store.Faults().LoseReply(s, op)
@@ -152,7 +149,6 @@ type result struct {
 }
 
 // going calls f on a goroutine, and returns once f has returned or is blocked.
-// The channel receives the result of f.
 func going(f func() (*recipes.Lock, error)) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -171,8 +167,7 @@ func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan resul
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won returns the Lock from c. It requires that the call behind c has been
-// granted the lock by now.
+// won returns the Lock that the call behind c must have been granted by now.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()

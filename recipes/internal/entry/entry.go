@@ -67,7 +67,6 @@ func (s state) String() string {
 	return [...]string{"joining", "waiting", "granted", "removing", "gone"}[s]
 }
 
-// follows defines the legal state transitions.
 var follows = map[state][]state{
 	joining:  {waiting},
 	waiting:  {granted, removing},
@@ -209,8 +208,7 @@ func (e *Entry) removed() {
 	e.move(gone)
 }
 
-// stop ends the watch of the entry's node and cancels a rename in flight. It is
-// called with mu held.
+// stop must be called with mu held.
 func (e *Entry) stop() {
 	e.watching.stopWatch()
 	e.rename.cancelReplace()

@@ -33,8 +33,7 @@ func (l *Loss) Error() string { return l.Node + " was lost: " + l.Cause.Error() 
 // Unwrap returns the cause.
 func (l *Loss) Unwrap() error { return l.Cause }
 
-// refusal is the error of a removal that the store refused for good, for
-// example for lack of permission.
+// refusal is the error of a removal that the store refused for good.
 type refusal struct {
 	node string
 	err  error
@@ -46,8 +45,7 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// mayPass reports whether a request that failed with err is worth retrying,
-// because the store could not be reached or did not answer in time.
+// mayPass reports whether a request that failed with err is worth retrying.
 func mayPass(err error) bool {
 	return errors.Is(err, driver.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -88,9 +88,8 @@ func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
 }
 
 // detach runs the function request on another goroutine, and returns its error.
-// If ctx ends first, detach returns the error of ctx, and the function late
-// gets that of the request. Until then the session's next calls for the queue
-// wait.
+// If ctx ends first, the function late gets that error instead, and the
+// session's next calls for the queue wait until then.
 func (e *Entry) detach(ctx context.Context, request func() error, late func(error)) error {
 	answer, left := make(chan error), make(chan struct{})
 	if !e.session.client.Go(func() {

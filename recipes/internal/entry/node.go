@@ -25,7 +25,6 @@ type nodeWatch struct {
 	cancel context.CancelFunc // stops watchNode; nil until it started
 }
 
-// stopWatch stops the watch, or keeps it from starting.
 func (w *nodeWatch) stopWatch() {
 	if w.timer != nil {
 		w.timer.Stop()
@@ -102,13 +101,11 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 }
 
 // find returns the current name of the node, or an empty string if the node is
-// gone. An unanswered Replace may or may not have renamed the node, so find
-// looks for both names. It ignores nodes of a recreated queue, even if they
-// have the same name. If the driver can read single nodes, it also ignores
-// forged ones.
+// gone. It looks for both names if a Replace is unanswered. It ignores nodes of
+// a recreated queue and, if the driver can read single nodes, forged ones.
 //
 // If a Rename begins during the search, find searches again for the new name.
-// Otherwise it might report the node as gone while the node still blocks others.
+// Otherwise it might report the node as gone while it still blocks others.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	for {

@@ -46,7 +46,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 }
 
 // remove sends the Delete. Without an answer, it also returns a task that
-// repeats the Delete, for which the session's next calls for the queue wait.
+// repeats the Delete. Until the task ends, the session's next calls for the
+// queue wait.
 func (e *Entry) remove(ctx context.Context) (repeats *task, err error) {
 	if loss := e.beginRemoval(); loss != nil {
 		return nil, loss
@@ -87,7 +88,6 @@ func (e *Entry) unconfirmed(err error) error {
 	return fmt.Errorf("%w: node %s is removed when the store answers: %w", driver.ErrUnavailable, e.Place().Name, err)
 }
 
-// delete sends a Delete, and logs a refusal.
 func (e *Entry) delete(ctx context.Context, p driver.Place, why driver.Cause) error {
 	err := e.session.Delete(ctx, e.queue.Name, p, why)
 	if err != nil && e.session.Err() == nil && !mayPass(err) && !errors.Is(err, driver.ErrGone) {
@@ -128,10 +128,9 @@ func (e *Entry) Abandon() {
 	}, func(error) {})
 }
 
-// removalCause returns the cause to send with Delete. Released tells the next
-// entry that it is granted, so it is returned only if this entry was granted
-// and has always been exclusive. After a downgrade, entries behind it may
-// already be granted.
+// removalCause returns Released only if the entry was granted and has always
+// been exclusive, because Released tells the next entry that it is granted.
+// After a downgrade, entries behind may already be granted.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +141,7 @@ func (e *Entry) removalCause() driver.Cause {
 }
 
 // lastPlace returns the place of the node after any Replace in flight has
-// ended. Otherwise Delete might overtake it and miss the node.
+// ended. Otherwise Delete might overtake the Replace and miss the node.
 func (e *Entry) lastPlace(ctx context.Context) driver.Place {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // because other clients may see the new name even if the store's reply to this
 // client is lost.
 
-// rename is the state of the renaming of a node, for example by a downgrade.
-// Guarded by Entry.mu.
+// rename is the state of a node's renaming, for example by a downgrade. Guarded
+// by Entry.mu.
 type rename struct {
 	prefix    string             // the new prefix; empty if the node keeps its name
 	confirmed bool               // whether the store has confirmed the new name
@@ -95,8 +95,7 @@ func (e *Entry) endReplace(p driver.Place, renamed bool) {
 	e.rename.underWay, e.rename.interrupt, e.place, e.rename.confirmed = nil, nil, p, renamed
 }
 
-// awaitReplace waits for the Replace in flight. It is called with mu held,
-// which it releases while waiting.
+// awaitReplace must be called with mu held, which it releases while waiting.
 func (e *Entry) awaitReplace(ctx context.Context) error {
 	underWay := e.rename.underWay
 	e.mu.Unlock()

@@ -33,7 +33,6 @@ func (r *Retries) Next() time.Duration {
 	return r.backOff.Next()
 }
 
-// endlessPause is used by NextEndless after the back-off gives up.
 const endlessPause = 2 * time.Second
 
 // NextEndless is like Next, but never gives up.

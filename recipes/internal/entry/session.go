@@ -52,7 +52,6 @@ func NewGrants(s driver.Session, c *Client) *Grants {
 	}
 }
 
-// all returns the granted entries, oldest grant first.
 func (s *Grants) all() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +99,6 @@ func (s *Grants) endedByStore() bool {
 	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)
 }
 
-// lossBegins counts a lost entry whose caller may still be working.
 func (s *Grants) lossBegins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

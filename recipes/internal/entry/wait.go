@@ -29,7 +29,6 @@ type Call interface {
 	Pause(ctx context.Context, err error) error
 }
 
-// waiter is the state of an entry's Wait.
 type waiter struct {
 	*Entry
 	call Call
@@ -137,7 +136,7 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
-		e.first.Known, e.first.Ahead = false, nil // the list may be long
+		e.first.Known, e.first.Ahead = false, nil // the list may be long, so do not keep it
 		return nodes, nil
 	}
 	nodes, err := e.session.List(ctx, e.queue.Name)
@@ -195,10 +194,9 @@ func Throttle(n int, stop <-chan struct{}) {
 	}
 }
 
-// awaitChange waits for a reason to list the queue again. It returns true if no
-// list is needed, because the release of the single blocking node has granted
-// the entry the lock. The watch then stays open for watchNode, since it still
-// covers the entry's own node.
+// awaitChange waits for a reason to list the queue again. It returns true if
+// the release of the single blocking node has granted the entry the lock. The
+// watch then stays open for watchNode.
 func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -242,15 +240,13 @@ func passes(watch driver.Watch) bool {
 	}
 }
 
-// keepWatch hands the waiter's watch over to watchNode.
 func (e *Entry) keepWatch(w driver.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.watching.kept = w
 }
 
-// pollTimer starts the timer for the next time that the waiter lists the queue.
-// The channel c is nil, which never fires, unless the waiter polls.
+// pollTimer returns a nil channel, which never fires, unless the waiter polls.
 func (w *waiter) pollTimer() (c <-chan time.Time, stop func() bool) {
 	if w.queue.WaitPolicy.Kind != Poll {
 		return nil, func() bool { return true }
