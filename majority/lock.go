@@ -90,8 +90,6 @@ func (l *Lock) claimEnd() func(error) {
 	return ended
 }
 
-// keep watches the locks that are held, and takes the missing ones in the
-// background.
 func (l *Lock) keep() {
 	for i, one := range l.All() {
 		if one == nil {
@@ -174,8 +172,7 @@ func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 	return true
 }
 
-// confirms reports whether the store still has the node of the lock in its
-// queue.
+// confirms reports whether the store still has the lock's node.
 func (l *Lock) confirms(store int, one *dlock.Lock) bool {
 	ctx, cancel := context.WithTimeout(l.over, joinFor)
 	defer cancel()
@@ -318,8 +315,7 @@ func (l *Lock) String() string {
 // GoString returns the result of String as "majority.Lock(...)".
 func (l *Lock) GoString() string { return "majority.Lock(" + l.String() + ")" }
 
-// join combines the errors of the stores into one that matches everything they
-// match. It returns nil if there are none.
+// join combines the errors of the stores into one that matches all of them.
 func join(errs []error) (all error) {
 	for i, err := range errs {
 		switch {

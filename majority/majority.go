@@ -117,8 +117,7 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 	}
 }
 
-// stores returns the lock in each store, with lost as a Lost hook. It returns
-// an error if the caller has made a mistake.
+// stores returns the lock in each store, with lost as a Lost hook.
 func (m *Mutex) stores(ctx context.Context, lost func(context.Context, recipes.LostInfo)) (stores []*dlock.RWMutex, err error) {
 	n := len(m.Clients)
 	switch {
@@ -141,7 +140,6 @@ func (m *Mutex) stores(ctx context.Context, lost func(context.Context, recipes.L
 	return stores, nil
 }
 
-// majorityOf returns how many of n stores are a majority.
 func majorityOf(n int) int { return n/2 + 1 }
 
 func await(done <-chan struct{}, d time.Duration) {

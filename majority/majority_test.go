@@ -28,7 +28,6 @@ var errRefused = errors.New("no permission")
 // soon is longer, in virtual time, than any background work takes.
 const soon = time.Second
 
-// stores are independent stores in virtual time.
 type stores struct {
 	*testing.T
 	all      []*memdriver.Store
@@ -36,7 +35,6 @@ type stores struct {
 	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
 }
 
-// recorder is a connector that calls the function keep with each new session.
 type recorder struct {
 	driver.Connector
 	keep func(driver.Session)
@@ -68,7 +66,6 @@ func inStores(t *testing.T, n int, f func(w *stores)) {
 	})
 }
 
-// clients returns one client per store, all with the same host name.
 func (w *stores) clients(host string, opts ...dlock.Option) (clients []*dlock.Client) {
 	for i, s := range w.all {
 		recorded := recorder{s, func(s driver.Session) { w.sessions.Store(fmt.Sprint(host, " ", i), s) }}
@@ -169,9 +166,8 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 	})
 }
 
-// Three of five stores forget the holder, so another caller gets the lock. The
-// holder learns of the loss in one store first. If it just took the lock there
-// again, it would never find out that it has lost the majority.
+// The holder learns of the loss in one store first. If it just took the lock
+// there again, it would never find out that it has lost the majority.
 func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		for i := 1; i < 5; i++ {
@@ -304,7 +300,6 @@ func TestAStoreThatFallsSilentDuringAHoldDoesNotDelayTheNextHolder(t *testing.T)
 	})
 }
 
-// hanging is a store whose Connect does not return while it is down.
 type hanging struct {
 	driver.Connector
 	down atomic.Bool
@@ -407,8 +402,8 @@ func TestContextsOfOneParentAreShared(t *testing.T) {
 	})
 }
 
-// The first call finds out that the first store refuses connections. Later
-// calls must begin with the next store, until the first one is back.
+// Once a call has found the first store down, later calls must begin with the
+// next store.
 func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		up := w.all[0].Faults().Down()
@@ -444,9 +439,8 @@ func TestALockOfAMajorityIsPrinted(t *testing.T) {
 	})
 }
 
-// Two calls block each other: each holds the lock in one store, and a third
-// client holds it in the last store. Each call gives up after a random time, so
-// one of them releases its store earlier, and the other gets that store.
+// Two calls each hold a store that the other needs. Each gives up after a
+// random time, and the other then gets its store.
 func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
@@ -563,7 +557,6 @@ func TestCloseEndsACallThatRetries(t *testing.T) {
 	})
 }
 
-// The hooks of the first client see each call and each hold of a Mutex once.
 func TestHooksCountAMajorityOnce(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		var seen string

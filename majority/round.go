@@ -44,9 +44,8 @@ func (r *round) run(ctx context.Context) *Lock {
 	return nil
 }
 
-// takeFirst takes the lock in the first store that can be reached. Since all
-// calls wait in the queue of that store, they seldom block each other by each
-// holding some of the stores.
+// takeFirst takes the lock in the first store that can be reached. All calls
+// wait in the queue of that store, so they seldom block each other.
 func (r *round) takeFirst(ctx context.Context) *dlock.Lock {
 	for _, i := range r.downLast() {
 		r.held[i], r.errs[i] = r.lockWhileConnected(ctx, i)
@@ -57,9 +56,8 @@ func (r *round) takeFirst(ctx context.Context) *dlock.Lock {
 	return nil
 }
 
-// downLast returns the stores in their order, but moves those whose clients
-// have just failed to connect to the end, so that a call need not wait for
-// them.
+// downLast orders the stores: those whose clients have just failed to connect
+// come last, so that a call need not wait for them.
 func (r *round) downLast() (order []int) {
 	var down []int
 	for i, c := range r.clients {
@@ -166,9 +164,9 @@ func (r *round) expectsMore() bool {
 var errTwins = errors.New("two clients use one store")
 
 // findTwins finds clients that use the same store: a record with the same
-// random ID is in the queues of both. Such twins block each other, because they
-// contend for the same lock. The check is best effort: undetected twins may
-// keep a call from getting a majority, but never let two callers hold one.
+// random ID is in the queues of both. The check is best effort: undetected
+// twins may keep a call from getting a majority, but never let two callers hold
+// one.
 func (r *round) findTwins(ctx context.Context) {
 	if !slices.ContainsFunc(r.errs, contended) {
 		return
@@ -218,7 +216,6 @@ func contended(err error) bool {
 		(errors.Is(err, dlock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// failed returns the error for a call that has not got a majority.
 func (r *round) failed(ctx context.Context) error {
 	err := fmt.Errorf("held in %d of %d stores, and %d are needed: %w", r.taken(), len(r.stores), r.need(), &masked{join(r.errs)})
 	switch over, cause := ctx.Err(), context.Cause(ctx); {
