@@ -64,7 +64,6 @@ type worker struct {
 	dead   bool // whether it cannot connect
 }
 
-// connectorOf connects to the store, and remembers the worker's session.
 type connectorOf struct {
 	*worker
 	store driver.Connector
@@ -92,8 +91,7 @@ func (w *worker) session() driver.Session {
 	return faults.Unwrap(w.last)
 }
 
-// kill cuts a worker off, as if its process had died, until the returned
-// function is called.
+// kill cuts a worker off, as if its process had died.
 func (f *fleet) kill(w *worker) (revive func()) {
 	heal := f.store.Faults().CutOff(w.session())
 	w.setDead(true)
@@ -109,7 +107,6 @@ func (w *worker) setDead(dead bool) {
 	w.dead = dead
 }
 
-// client returns a worker that does not run yet.
 func (f *fleet) client(name string, opts ...dlock.Option) *worker {
 	f.Helper()
 	w := &worker{name: name, result: make(chan error, 1)}
@@ -133,7 +130,6 @@ func (f *fleet) run(w *worker, work shards.Work) {
 	synctest.Wait()
 }
 
-// workOf returns a function work that returns when its context ends.
 func (f *fleet) workOf(w *worker) shards.Work {
 	return func(ctx context.Context, lock *dlock.Lock, shard int) error {
 		f.begin(w.name, shard, lock)
@@ -168,8 +164,7 @@ func (f *fleet) end(shard int, lock *dlock.Lock) {
 	}
 }
 
-// shares returns how many shards each worker has. The key "" counts the shards
-// without a worker.
+// shares counts each worker's shards. The key "" is for those without a worker.
 func (f *fleet) shares() map[string]int {
 	synctest.Wait()
 	f.mu.Lock()
@@ -181,8 +176,6 @@ func (f *fleet) shares() map[string]int {
 	return shares
 }
 
-// divided requires that every shard has a worker, and that no worker has more
-// than its share.
 func (f *fleet) divided(workers int) {
 	f.Helper()
 	shares := f.shares()
@@ -193,8 +186,7 @@ func (f *fleet) divided(workers int) {
 	}
 }
 
-// moved calls the function change, and returns how many shards have another
-// worker after it.
+// moved counts the shards that have another worker after the call of change.
 func (f *fleet) moved(change func()) (moved int) {
 	synctest.Wait()
 	f.mu.Lock()
@@ -224,7 +216,6 @@ func (f *fleet) spent(before memdriver.Stats) map[faults.Op]int64 {
 	return spent
 }
 
-// result returns the result of Run, which must have returned.
 func (f *fleet) result(w *worker) error {
 	f.Helper()
 	synctest.Wait()
@@ -237,7 +228,6 @@ func (f *fleet) result(w *worker) error {
 	}
 }
 
-// left makes the workers leave, and requires that Run returns their ctx's error.
 func (f *fleet) left(workers ...*worker) {
 	f.Helper()
 	for _, w := range workers {

@@ -80,7 +80,6 @@ func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) er
 	return fmt.Errorf("dlock: %v: %w", r.lock(name), ctx.Err())
 }
 
-// runner is the state of one Run.
 type runner struct {
 	ctx    context.Context // ends with the ctx of Run, and after an error
 	client *dlock.Client
@@ -127,9 +126,7 @@ func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) 
 }
 
 // divide starts and stops work so that this process works on the shards of the
-// node self, or on none if that node is not listed. It cancels the contexts of
-// stopped work with the given cause, unless they have already ended with a
-// session.
+// node self, or on none if that node is not listed.
 func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
@@ -173,7 +170,6 @@ func (r *runner) serve(ctx context.Context, i int) error {
 	})
 }
 
-// hold calls r.work until ctx ends, the lock is lost or r.work fails.
 func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) {
 	defer func() { err = cmp.Or(err, r.giveBack(lock)) }()
 	ctx = lock.Context(ctx)
@@ -204,7 +200,6 @@ func permanent(ctx context.Context, err error) error {
 	return err
 }
 
-// repeat calls f until ctx ends or f returns an error.
 func repeat(ctx context.Context, f func() error) error {
 	for ctx.Err() == nil {
 		again := time.NewTimer(pace)

@@ -104,8 +104,6 @@ func TestTheLockOfAMovedShardIsGivenBackWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
-// No shard may have two workers, even if workers leave, die or lose their
-// sessions before the others have noticed that they joined.
 func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -118,8 +116,7 @@ func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	}
 }
 
-// storm makes workers come and go under faults. After each round it waits for a
-// quiet minute, and checks that all shards are served.
+// storm makes workers come and go under faults.
 func (f *fleet) storm(r *rand.Rand) {
 	var workers []*worker
 	for round := range 2 {
