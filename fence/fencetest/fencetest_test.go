@@ -20,7 +20,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// marked is a value that fence.Marks protects.
 type marked struct {
 	marks fence.Marks
 	value string
@@ -42,11 +41,10 @@ func (r *marked) Read(_ context.Context, token int64) (value string, err error) 
 	return value, err
 }
 
-// served is a value behind an HTTP handler.
 type served struct {
 	handler http.Handler
 	value   string
-	pauses  sync.Map // from the body of each Write's request to the argument pause of that Write
+	pauses  sync.Map // the function pause of each Write, by the body of its request
 }
 
 func newServed() *served {
