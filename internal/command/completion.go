@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// shells lists the shells for which dlock completion prints a script.
 var shells = []string{"bash", "zsh", "fish"}
 
 const completionHelp = `Prints a script that completes the commands and flags of dlock.

@@ -26,15 +26,12 @@ func printed(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// script writes a shell's completion script to a file and returns its name.
 func script(t *testing.T, shell string) string {
 	name := filepath.Join(t.TempDir(), "_dlock")
 	require.NoError(t, os.WriteFile(name, []byte(printed(t, "completion", shell)), 0o600))
 	return name
 }
 
-// The function in runs a shell with the given arguments and returns its output.
-// It skips the test if the shell is not installed.
 func in(t *testing.T, shell string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(shell)

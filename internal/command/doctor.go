@@ -66,7 +66,6 @@ func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// examination is one run of the doctor.
 type examination struct {
 	client  *dlock.Client
 	session atomic.Pointer[recipes.ConnectedInfo] // the latest session
@@ -189,7 +188,6 @@ func clock(created, before, after time.Time) driver.Finding {
 	}
 }
 
-// finding formats a finding, with its advice on separate lines.
 func finding(f driver.Finding) string {
 	var b strings.Builder
 	first, rest, _ := strings.Cut(strings.TrimSpace(f.Text), "\n")
@@ -199,8 +197,6 @@ func finding(f driver.Finding) string {
 	return b.String()
 }
 
-// indented writes a text with the prefix before its first line and spaces of
-// the same width before the other lines.
 func indented(b *strings.Builder, text, prefix string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(b, "%s%s\n", prefix, printable(strings.TrimRight(line, "\n")))

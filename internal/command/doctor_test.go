@@ -18,7 +18,6 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// checked is a driver whose connectors report the given findings.
 type checked struct {
 	driver.Connector
 	found []driver.Finding
@@ -31,7 +30,6 @@ func (c checked) Check(ctx context.Context) ([]driver.Finding, error) {
 	return c.found, cmp.Or(ctx.Err(), c.err)
 }
 
-// refusing is a connector whose Connect fails with the given error.
 type refusing struct{ error }
 
 func (r refusing) Connect(context.Context) (driver.Session, error) { return nil, r.error }
@@ -140,7 +138,6 @@ func TestDoctorWarnsOfAClockThatIsSetWrong(t *testing.T) {
 	}
 }
 
-// The user may connect to the store, but may not lock.
 func TestDoctorReportsALockThatIsRefused(t *testing.T) {
 	var found []driver.Finding
 	client := dlock.NewClient(forbidding{memdriver.New()})

@@ -8,8 +8,7 @@ import (
 )
 
 // manual is the text that a command prints with -h, split into parts. The man
-// page and the completion scripts are generated from it, so that they include
-// every flag.
+// page and the completion scripts are generated from it.
 type manual struct {
 	command
 	synopsis string // without "dlock"
@@ -23,7 +22,6 @@ type option struct {
 	usage       string
 }
 
-// brief returns the first line of the flag's usage.
 func (o option) brief() string {
 	line, _, _ := strings.Cut(o.usage, "\n")
 	return line

@@ -42,8 +42,7 @@ const (
 	// killDelay is the time between SIGTERM and SIGKILL for a command that has
 	// run for longer than -max.
 	killDelay = 10 * time.Second
-	// closeFor limits how long closing the session may take.
-	closeFor = 5 * time.Second
+	closeFor  = 5 * time.Second
 )
 
 // holderProcess is the child of dlock run that holds the lock.
@@ -180,7 +179,6 @@ func (h *holderProcess) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// run takes the lock, runs the command, and returns dlock run's exit status.
 func (h *holderProcess) run() int {
 	if h.settings.OncePer > 0 {
 		return h.runOncePer()
@@ -343,7 +341,6 @@ func (h *holderProcess) explain(ctx context.Context, m *dlock.RWMutex) (stop fun
 	return func() { cancel(); <-done }
 }
 
-// refused prints why the lock was not granted, and returns the exit status.
 func (h *holderProcess) refused(err error) int {
 	if context.Cause(h.ctx) != nil {
 		return h.interruptedStatus()
@@ -373,7 +370,6 @@ func (h *holderProcess) holder(err error) string {
 	return fmt.Sprintf(": %v", queue[0])
 }
 
-// interruptedStatus returns the exit status after h.ctx has ended.
 func (h *holderProcess) interruptedStatus() int {
 	if sig := interrupted(0); errors.As(context.Cause(h.ctx), &sig) {
 		return signalBaseStatus + int(sig)
@@ -383,7 +379,6 @@ func (h *holderProcess) interruptedStatus() int {
 
 var errNotStarted = errors.New("the command did not start")
 
-// start starts the command, or returns errNotStarted and an exit status.
 func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -404,7 +399,6 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 	return 0, nil
 }
 
-// ended is called with the command's status when the command has ended.
 func (h *holderProcess) ended(s syscall.WaitStatus) {
 	h.mu.Lock()
 	h.command = 0
@@ -475,10 +469,9 @@ func since(t time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// end sends SIGTERM, and after the grace period SIGKILL, to all processes that
-// the command has started, and to the command if it is still running. The grace
-// period ends early when the channel lost is closed or dlock dies. end returns
-// when no process is left.
+// end sends SIGTERM, and after the grace period SIGKILL, to the command and all
+// processes that it has started. The grace period ends early when the channel
+// lost is closed or dlock dies. end returns when no process is left.
 func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {

@@ -8,7 +8,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// writeManual writes the manual page in the format of man(7).
 func writeManual(w io.Writer) {
 	all := readManuals()
 	fmt.Fprint(w, `.TH DLOCK 1 "" dlock "User Commands"

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/secret"
 )
 
-// These commands are added in init because some of them read the table
-// commands, which would otherwise be an initialization cycle.
+// These commands are added in init, because some of them read the variable
+// commands, which would be an initialization cycle.
 func init() {
 	commands = append(commands,
 		printer("completion", "print a script that completes commands and flags in a shell", completionHelp, shells, writeCompletion),

@@ -199,7 +199,6 @@ func stateName(c dlock.Contender) string {
 	return "waits"
 }
 
-// modeOf returns the contender's mode or, for a semaphore, its units.
 func modeOf(c dlock.Contender) string {
 	if c.Units > 0 {
 		return fmt.Sprintf("%d of %d", c.Units, c.OfUnits)
@@ -223,7 +222,6 @@ func sinceOf(c dlock.Contender) time.Time {
 // columns are the titles of a table. DATA follows if a contender has data.
 var columns = []string{"STATE", "MODE", "HOST", "PID", "PROGRAM", "TOKEN", "SINCE", "FOR", "LEFT", "NODE"}
 
-// table formats contenders as a table, one per row.
 func table(contenders []dlock.Contender, now time.Time) string {
 	columns := columns
 	if slices.ContainsFunc(contenders, func(c dlock.Contender) bool { return c.Record.Data != "" }) {
@@ -253,7 +251,6 @@ func number(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// age returns how long ago a contender joined its queue.
 func age(c dlock.Contender, now time.Time) string {
 	since := sinceOf(c)
 	if since.IsZero() {
@@ -262,7 +259,6 @@ func age(c dlock.Contender, now time.Time) string {
 	return period(now.Sub(since))
 }
 
-// left returns how much longer the store keeps a contender's session.
 func left(c dlock.Contender) string {
 	if c.SessionLeft <= 0 {
 		return "-"

@@ -57,7 +57,6 @@ func release(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// remove shows the contender to the user, and removes it if the user agrees.
 func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask func(question string) bool) error {
 	c, err := t.contender(ctx, lock, node)
 	if err != nil {
@@ -105,8 +104,6 @@ func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) 
 	return contenders[i], nil
 }
 
-// confirm asks a question and reports whether the user answers yes. It returns
-// false if ctx ends first.
 func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) bool {
 	fmt.Fprint(out, question)
 	answers := make(chan string, 1)

@@ -125,8 +125,6 @@ func parseTime(text string) (time.Duration, error) {
 	return time.Duration(days)*24*time.Hour + d, err
 }
 
-// parseRun parses the arguments of dlock run. It returns flag.ErrHelp, or an
-// error that says which argument is wrong.
 func parseRun(args []string) (*runSettings, error) {
 	r := &runSettings{args: args}
 	f := r.flags()

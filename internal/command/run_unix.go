@@ -36,10 +36,8 @@ type notice struct {
 	Status  *int          // the exit status; sent after the lock is released
 }
 
-// supervisor is the state of the dlock run process that the user started. That
-// process passes signals to the holder process and checks that the holder
-// process is alive. The fields need no mutex, because all except notices are
-// used by a single goroutine.
+// supervisor is the state of the dlock run process that the user started. Its
+// fields need no mutex, because one goroutine uses all of them except notices.
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer
@@ -66,7 +64,6 @@ type supervisor struct {
 	killed  int  // exit status if a signal made dlock kill the holder process; otherwise 0
 }
 
-// supervise runs the command in a holder process and returns the exit status.
 func supervise(r *runSettings, stderr io.Writer) int {
 	s := &supervisor{settings: r, stderr: stderr, notices: make(chan notice), signals: make(chan os.Signal, 16), exited: make(chan syscall.WaitStatus, 1), alone: make(chan struct{})}
 	signal.Notify(s.signals, forwarded()...)
@@ -198,10 +195,10 @@ func (s *supervisor) stopWatching() {
 	}
 }
 
-// forward passes a signal on to the holder process. Before the grant, the
-// first signal makes the holder process stop waiting. A second one kills it only
-// if it is an interrupt, because programs such as timeout send other signals
-// twice. While the holder process closes its session, any signal kills it.
+// forward passes a signal on to the holder process. Before the grant, that
+// makes the process stop waiting. An interrupt after another signal then kills
+// it. Other signals do not, because programs such as timeout send them twice.
+// While the process closes its session, any signal kills it.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
@@ -212,10 +209,9 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	_ = s.orders.Encode(order{Signal: sig, Delivered: s.settings.Group != 0 && fromTerminal(sig)})
 }
 
-// checkHolder asks the holder process whether the lease is still valid, and
-// kills the command if there was no answer for too long. The first check that
-// finds the answer overdue kills nothing, because the answer may have arrived
-// while this process was stopped.
+// checkHolder kills the command if the holder process has not answered pings
+// for too long. The first check that finds an answer overdue kills nothing,
+// because the answer may have arrived while this process was stopped.
 func (s *supervisor) checkHolder() {
 	switch {
 	case s.sent.IsZero():
@@ -237,7 +233,6 @@ func (s *supervisor) checkHolder() {
 
 func (s *supervisor) say(text string) { s.settings.say(s.stderr, text) }
 
-// end cleans up after the holder process, and returns the exit status.
 func (s *supervisor) end() int {
 	s.stopWatching()
 	exited := <-s.exited

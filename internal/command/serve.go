@@ -92,7 +92,6 @@ func onlyFromHere(h http.Handler) http.Handler {
 	})
 }
 
-// page serves the web page that lists the locks.
 type page struct {
 	tool   *tool
 	client *dlock.Client

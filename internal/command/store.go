@@ -42,7 +42,6 @@ type store struct {
 // commands under sudo and cron, which drop the environment of the user.
 var systemConfig = "/etc/dlock/config"
 
-// flags defines the flags that name the store.
 func (s *store) flags(f *flag.FlagSet) {
 	f.StringVar(&s.driver, "driver", "", "kind of store: "+strings.Join(dlock.Drivers(), ", ")+"\n(if not given: that of the scheme of -dsn, such as zk://, then "+driverVariable+"\nof the environment, then the config file)")
 	f.StringVar(&s.dsn, "dsn", "", "data source name of the store\n(if not given: "+dsnVariable+" of the environment, then the config file;\nkeep a password there: every user of this machine can see arguments)")
@@ -219,7 +218,6 @@ func withoutPath(err error) error {
 	return err
 }
 
-// open returns a client of the store. It does no I/O.
 func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
 }

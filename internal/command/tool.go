@@ -98,19 +98,16 @@ func (t *tool) parse() (arguments []string, err error) {
 	}
 }
 
-// limit returns a context with the timeout for requests to the store.
 func (t *tool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, t.timeout)
 }
 
-// failed prints an error and returns the exit status for it.
 func (t *tool) failed(err error) int {
 	t.say(t.explain(err))
 	return failedStatus
 }
 
-// explain returns the text of an error. If the store could not be reached in
-// time, explain adds the name of the store.
+// explain adds the store's name if the store could not be reached in time.
 func (t *tool) explain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "dlock: ")
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -30,8 +30,7 @@ func (sharedDriver) OpenConnector(string) (driver.Connector, error) { return sha
 
 func init() { dlock.Register("shared", sharedDriver{}) }
 
-// onStore runs f in virtual time. Commands that f runs use the same store that
-// f gets as its argument.
+// onStore runs f in virtual time, with the store that commands use.
 func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Helper()
 	t.Setenv("DLOCK_DRIVER", "shared")
@@ -47,7 +46,6 @@ func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	})
 }
 
-// client returns a client of the store, which is closed when the test ends.
 func client(t *testing.T, store driver.Connector, host string) *dlock.Client {
 	c := dlock.NewClient(store, dlock.WithHostname(host))
 	t.Cleanup(func() { _ = c.Close() })
@@ -61,7 +59,6 @@ func held(t *testing.T, c *dlock.Client, name string) *dlock.Lock {
 	return lock
 }
 
-// runTool runs a command line and returns what it printed.
 func runTool(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -145,7 +142,6 @@ func (b *safeBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// next returns the text written since the last call of next.
 func (b *safeBuffer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,8 +237,6 @@ func TestReleaseWithoutATerminalNeedsYes(t *testing.T) {
 	})
 }
 
-// dlock release must remove only the contender that it showed to the user, and
-// only if that contender has not changed since.
 func TestReleaseRefusesWhatHasChangedSinceTheQuestion(t *testing.T) {
 	tests := map[string]struct {
 		shown  int // index in the queue
@@ -365,7 +359,6 @@ func TestAStoreThatDoesNotAnswerEndsTheCommand(t *testing.T) {
 	}
 }
 
-// silent is a store that never replies.
 type silent struct{}
 
 func (silent) Connect(ctx context.Context) (driver.Session, error) {

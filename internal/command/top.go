@@ -133,7 +133,8 @@ func (t *tool) lockState(ctx context.Context, lock *dlock.RWMutex) (l lockState,
 	return l, err
 }
 
-// waiters returns the number of waiters, or a large number after an error.
+// waiters returns the number of waiters, or a large number after an error, so
+// that errors are listed first.
 func (l lockState) waiters() (n int) {
 	if l.Error != "" {
 		return math.MaxInt
@@ -146,7 +147,6 @@ func (l lockState) waiters() (n int) {
 	return n
 }
 
-// cut returns g with no more than the given number of locks.
 func (g glance) cut(most int) glance {
 	if over := len(g.Locks) - most; over > 0 {
 		g.Locks, g.More = g.Locks[:most], g.More+over
@@ -175,7 +175,6 @@ func (t *tool) showAll(g glance) {
 
 var topColumns = []string{"LOCK", "HOLD", "WAIT", "MODE", "HOST", "PID", "PROGRAM", "FOR", "LEFT", "WAITED"}
 
-// rows returns the cells of each lock, for topColumns.
 func (g glance) rows() (rows [][]string) {
 	for _, l := range g.Locks {
 		n := l.waiters()

@@ -18,8 +18,6 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// threeLocks makes a lock with two waiters, a lock without waiters, and a lock
-// with two readers.
 func threeLocks(t *testing.T, store *memdriver.Store) {
 	held(t, client(t, store, "web1"), "a/calm")
 	time.Sleep(time.Minute)

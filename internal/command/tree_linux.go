@@ -19,8 +19,7 @@ func adoptOrphans() {
 }
 
 // checkProcesses returns an error if /proc is missing or belongs to another PID
-// namespace. The function processes would then miss the command's processes and
-// find unrelated ones instead.
+// namespace. The function processes would then find unrelated processes.
 func checkProcesses() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self != strconv.Itoa(os.Getpid()) {

@@ -8,8 +8,7 @@ func adoptOrphans() {}
 
 func checkProcesses() error { return nil }
 
-// processes returns the process group, if it has processes. The number is
-// negative, the form that kill expects.
+// processes returns the process group as a negative number, as kill expects.
 func processes(_, group int) []int {
 	if group == 0 || syscall.Kill(-group, 0) != nil {
 		return nil
