@@ -15,7 +15,6 @@ var (
 	withBrackets = regexp.MustCompile(`^((?:[^/]*@)?tcp\()([^(),]+)(\)/.*)$`)
 )
 
-// splitDSN splits the data source name at the server.
 func (s *settings) splitDSN() (before, server, after string, err error) {
 	e := examples[s.Driver]
 	if e.port == "" {
@@ -77,7 +76,6 @@ func (p *proxy) forward(c net.Conn) {
 	p.pass(s, c)
 }
 
-// pass copies in one direction until an error, then closes both connections.
 func (p *proxy) pass(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -93,7 +91,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// close waits until all connections have ended. Their client must have exited.
+// close waits for the end of all connections. Their client must have exited.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.done.Wait()

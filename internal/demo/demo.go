@@ -131,8 +131,6 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// parse parses the command line. It returns flag.ErrHelp, or an error that says
-// which argument is wrong. It does no I/O.
 func parse(args []string) (*settings, error) {
 	s := new(settings)
 	f := s.flags()

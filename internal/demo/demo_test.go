@@ -24,7 +24,6 @@ type apart struct{ *memdriver.Store }
 
 func (a apart) OpenConnector(string) (driver.Connector, error) { return a, nil }
 
-// refusing is the driver of a store that lets nobody take a lock.
 type refusing struct{ *memdriver.Store }
 
 type refusingSession struct{ driver.Session }
@@ -45,7 +44,6 @@ func init() {
 	dlock.Register("refusing", refusing{memdriver.New()})
 }
 
-// start runs the demo with these arguments, which must be valid.
 func start(t *testing.T, ctx context.Context, args ...string) (status int, out string, err error) {
 	t.Helper()
 	s, err := parse(args)
@@ -116,7 +114,6 @@ func TestTheTokenKeepsALateWriteOut(t *testing.T) {
 	}
 }
 
-// newRunInMemory returns a run with a store into which a test can inject faults.
 func newRunInMemory(t *testing.T, ctx context.Context, args ...string) (*run, *bytes.Buffer) {
 	s, err := parse(args)
 	require.NoError(t, err)

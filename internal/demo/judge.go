@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// verdict is the outcome of a run.
 type verdict struct {
 	held        []*attempt // attempts that held the lock, in the order of their grants
 	checks      []*check
@@ -85,8 +84,7 @@ func judgeLock(held []*attempt) []*check {
 	return []*check{alone, order, tokens}
 }
 
-// judgeLateWrite checks that the counter has refused the write that the fault
-// has delayed, and tells in plain words what happened.
+// judgeLateWrite checks that the counter has refused the delayed write.
 func (v *verdict) judgeLateWrite(r *run) {
 	next := slices.IndexFunc(v.held, func(t *attempt) bool { return t.Granted > r.struck })
 	late := r.counter.late
@@ -112,7 +110,6 @@ lock can stop a late write. But the token tells the counter to refuse it.
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
-// write prints the verdict and returns the exit status.
 func (v *verdict) write(w io.Writer) int {
 	const most = 3 // limits the printed violations of a rule
 	for _, c := range v.checks {
@@ -136,8 +133,6 @@ func (v *verdict) write(w io.Writer) int {
 	return status
 }
 
-// conclude returns the verdict in words, and the exit status. A run in which no
-// worker held the lock is bad, because nothing was checked.
 func (v *verdict) conclude() (string, int) {
 	switch {
 	case slices.ContainsFunc(v.checks, func(c *check) bool { return len(c.violations) > 0 }):

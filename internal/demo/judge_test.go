@@ -26,7 +26,6 @@ func hold(mode dlock.Mode, place int, asked, granted, ended int) *attempt {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// right returns a run in which all rules were kept.
 func right() *run {
 	return &run{settings: &settings{Workers: 6}, counter: counter{value: 7, sum: 7}, attempts: []*attempt{
 		hold(dlock.Shared, 1, 0, 1, 100),

@@ -24,14 +24,12 @@ text { fill: #1f2328 } .title { font-size: 16px; font-weight: 600 } .dim { fill:
 .mark { stroke: #cf222e; stroke-width: 2.5; fill: none } .bad { fill: #cf222e }
 `
 
-// picture is the time line of a run, as an SVG.
 type picture struct {
 	strings.Builder
 	left float64 // where the time axis begins
 	end  time.Duration
 }
 
-// drawPicture returns the time line of a run as an SVG, with one row per worker.
 func drawPicture(r *run) string {
 	p := &picture{left: float64(28 + len(r.worker(1))*letterWidth), end: 1}
 	for _, t := range r.attempts {
@@ -60,7 +58,6 @@ func drawPicture(r *run) string {
 	return p.String()
 }
 
-// element writes a line of SVG, formatted as by Printf.
 func (p *picture) element(start string, args ...any) { fmt.Fprintf(p, start+"\n", args...) }
 
 func (p *picture) head(r *run, height int) {

@@ -50,8 +50,6 @@ func TestHoldsThatFollowEachOtherShareNoColumn(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the pictures that the pages show")
 
-// TestThePicturesOfTheDocumentation checks that the demo, run in virtual time,
-// draws the pictures in docs/use.
 func TestThePicturesOfTheDocumentation(t *testing.T) {
 	for shown, fault := range map[string]string{
 		"../../docs/use/demo.svg":       "",

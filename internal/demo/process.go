@@ -35,7 +35,6 @@ type child struct {
 	orders *json.Encoder // guarded by mu
 }
 
-// beginProcess starts the process of a worker.
 func (r *run) beginProcess(n int) (work func() error, err error) {
 	s := *r.settings
 	s.Child = n
@@ -113,8 +112,7 @@ func (c *child) send(line any) {
 	_ = c.orders.Encode(line)
 }
 
-// follow answers the child's messages until it exits. It returns an error if
-// the child failed and was not killed by the fault.
+// follow answers the child's messages until it exits.
 func (c *child) follow(r *run) error {
 	messages := json.NewDecoder(c.out)
 	for {
@@ -138,7 +136,6 @@ type parent struct {
 	replies chan reply
 }
 
-// runChild is the main function of a child process.
 func runChild(ctx context.Context, in io.Reader, out io.Writer) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -176,7 +173,6 @@ func (p *parent) listen(orders *json.Decoder, stop func()) {
 	}
 }
 
-// ask sends a message and returns the parent's reply.
 func (p *parent) ask(m message) reply {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -116,7 +116,7 @@ const (
 	askFail  = "?fail"  // stop the run, because of the error in What
 )
 
-// announce closes the channel of an event if it is open. r.mu must be held.
+// announce must be called with r.mu held.
 func announce(event chan struct{}) {
 	select {
 	case <-event:
@@ -125,7 +125,6 @@ func announce(event chan struct{}) {
 	}
 }
 
-// await waits for an event. It returns false if the run is stopped first.
 func (r *run) await(event chan struct{}) bool {
 	select {
 	case <-event:
@@ -203,7 +202,6 @@ func (r *run) fail(n int, err error) {
 	r.stop()
 }
 
-// beginGoroutine prepares a worker for the store in memory.
 func (r *run) beginGoroutine(n int) (work func() error, err error) {
 	w := newWorker(r.settings, n, r.answer)
 	store := &remembered{Store: r.store}
@@ -225,7 +223,6 @@ func (s *remembered) Connect(ctx context.Context) (_ driver.Session, err error) 
 	return s.last, err
 }
 
-// answer receives a message of a worker and returns the reply.
 func (r *run) answer(m message) reply {
 	n := m.Attempt.Number
 	switch {
@@ -279,15 +276,14 @@ func (r *run) admit(n int) bool {
 // record keeps the latest state of an attempt. r.mu must be held.
 func (r *run) record(t attempt) { r.attempts[t.Number-1] = &t }
 
-// print prints an event. r.mu must be held.
+// print must be called with r.mu held.
 func (r *run) print(who, verb, what string) {
 	line := fmt.Sprintf("%7.3fs  %s  %-8s  %s", time.Since(r.start).Seconds(), who, verb, what)
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
-// write stores a value, unless the token is smaller than one that the counter
-// has seen. A real resource must compare and store atomically, too. The caller
-// holds r.mu.
+// write stores a value, unless the counter has seen a greater token. A real
+// resource must compare and store atomically, too. r.mu must be held.
 func (r *run) write(m message) {
 	t, c := &m.Attempt, &r.counter
 	what := fmt.Sprintf("%d + %d = %d with token %d", m.Value-t.Number, t.Number, m.Value, t.Token)
@@ -304,10 +300,9 @@ func (r *run) write(m message) {
 	}
 }
 
-// strike injects the fault into the first worker just before its write. That
-// write arrives late, after another worker's write: a paused worker sends it
-// when it wakes up, and with the other faults it counts as delayed by the
-// network. strike returns false if the run is stopped first.
+// strike injects the fault into the first worker just before its write. The
+// write arrives after that of another worker: a paused worker sends it when it
+// wakes up, and with the other faults it counts as delayed by the network.
 func (r *run) strike(m message) bool {
 	t := m.Attempt
 	r.mu.Lock()

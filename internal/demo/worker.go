@@ -21,8 +21,7 @@ const (
 // beyond the last letter begin again with the first.
 const modes = "RRRWWRRRRW"
 
-// worker is one contender, with its own client and host name. Each message to
-// the run includes its attempt.
+// worker is one contender, with its own client and host name.
 type worker struct {
 	*settings
 	attempt
@@ -46,8 +45,7 @@ func (w *worker) tell(do, what string) reply {
 	return w.ask(message{Do: do, What: what, Attempt: w.attempt})
 }
 
-// options returns the options of the worker's client. The hooks print what
-// happens while the worker waits for the lock.
+// options has hooks that print what happens while the worker waits.
 func (w *worker) options() []dlock.Option {
 	return []dlock.Option{dlock.WithHostname(w.Worker), dlock.WithTrace(&recipes.Trace{
 		Queued: func(_ context.Context, i recipes.QueuedInfo) { w.Place = i.Place },
@@ -58,7 +56,6 @@ func (w *worker) options() []dlock.Option {
 	})}
 }
 
-// run makes the worker's attempt and closes the client.
 func (w *worker) run(ctx context.Context, c *dlock.Client) error {
 	err := connect(ctx, c)
 	if err == nil && w.tell(askReady, "").OK && pause(ctx, w.after(), nil) {
@@ -83,7 +80,6 @@ func connect(ctx context.Context, c *dlock.Client) error {
 	}
 }
 
-// contend takes the lock and uses it.
 func (w *worker) contend(ctx context.Context, m *dlock.RWMutex) error {
 	lock := m.Lock
 	if w.Mode == dlock.Shared {
@@ -175,7 +171,6 @@ func (w *worker) use(ctx context.Context, l *dlock.Lock) {
 	}
 }
 
-// pause waits for d. It returns false if ctx ends or stop is closed first.
 func pause(ctx context.Context, d time.Duration, stop <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
