@@ -35,7 +35,6 @@ func TestMain(m *testing.M) {
 // waitLimit is far longer than any wait in a passing test.
 const waitLimit = 2 * time.Minute
 
-// program returns a command that runs dlock in a child process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)

@@ -38,7 +38,6 @@ type run struct {
 	pids    map[string]int // process ids of the children, by the names of their workers
 }
 
-// newRun returns a demo with a session timeout of 5 s.
 func newRun(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-dsn", r.dir + "?session_timeout=5s"}, args...)...)
@@ -71,7 +70,6 @@ func startWorkers(t *testing.T, hold string) *run {
 	return r
 }
 
-// startFault starts a demo with this fault and waits until the fault has begun.
 func startFault(t *testing.T, fault, verb string) *run {
 	r := newRun(t, "-fault", fault, "-hold", "100ms")
 	require.NoError(t, r.Start())
@@ -81,8 +79,7 @@ func startFault(t *testing.T, fault, verb string) *run {
 }
 
 var (
-	startLine = regexp.MustCompile(`  (worker-\d+) +starts    as process (\d+)$`)
-	// queuedLine says that a worker holds the lock or waits for it.
+	startLine  = regexp.MustCompile(`  (worker-\d+) +starts    as process (\d+)$`)
 	queuedLine = regexp.MustCompile(`^ *[0-9.]+s  (\S+) [RW]  (?:holds|waits) `)
 )
 
@@ -244,8 +241,7 @@ func TestNoProcessOutlivesAKilledParent(t *testing.T) {
 	}
 }
 
-// isIn reports whether a process is in a state: T if it is stopped, or Z if it
-// has ended but its parent has not waited for it.
+// isIn reports whether a process is stopped (state T) or a zombie (state Z).
 func isIn(state byte, pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return bytes.Contains(stat, []byte{')', ' ', state, ' '})

@@ -67,7 +67,6 @@ func (j *job) start(t *testing.T) {
 	require.NoError(t, j.Start())
 }
 
-// runJob starts a job and waits until its command prints "ready".
 func runJob(t *testing.T, dsn, script string, flags ...string) *job {
 	j := startJob(t, dsn, script, flags...)
 	j.reads(t, "ready")
@@ -81,8 +80,7 @@ func (j *job) reads(t *testing.T, want string) {
 	require.Equal(t, want+"\n", line, "%s", &j.stderr)
 }
 
-// ends waits for the job and requires its exit status. It returns the output of
-// the command that has not been read yet.
+// ends waits for the job, requires its exit status, and returns unread output.
 func (j *job) ends(t *testing.T, status int) string {
 	t.Helper()
 	rest, err := io.ReadAll(j.out)
@@ -92,7 +90,6 @@ func (j *job) ends(t *testing.T, status int) string {
 	return string(rest)
 }
 
-// holderProcess returns the ID of the job's child process that holds the lock.
 func (j *job) holderProcess(t *testing.T) int {
 	for _, pid := range marked("DLOCK_TEST_JOB=" + j.name) {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
@@ -109,14 +106,12 @@ func (j *job) holderProcess(t *testing.T) int {
 // tree returns the IDs of the command's living processes.
 func (j *job) tree() []int { return marked(treeVariable + "=" + j.name) }
 
-// requireNone waits until all processes of the job have ended.
 func (j *job) requireNone(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(marked("DLOCK_TEST_JOB="+j.name)) == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// marked returns the IDs of all living processes with the given entry in their
-// environment.
+// marked returns the IDs of all processes with the given environment entry.
 func marked(entry string) (pids []int) {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environments {
@@ -129,16 +124,14 @@ func marked(entry string) (pids []int) {
 	return pids
 }
 
-// startNext starts a job that waits for the same lock. The command of the new
-// job prints "alone" if all processes of j's command have ended, and "overlap"
-// otherwise.
+// startNext starts a job that waits for the same lock. Its command prints
+// "overlap" if a process of j's command is left, and otherwise "alone".
 func (j *job) startNext(t *testing.T, dsn string) *job {
 	return startJob(t, dsn, `grep -qsz "^`+treeVariable+`=`+j.name+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)
 }
 
-// stubborn is a script that ignores SIGTERM and starts three processes that
-// ignore it too: a child, a child in its own session, and a process whose
-// parent has ended.
+// stubborn is a script that ignores SIGTERM, as do the three processes that it
+// starts: a child, one in its own session, and one whose parent has ended.
 const (
 	stubbornLoop = `trap "" TERM; echo up >>$DLOCK_TEST_UP; while :; do sleep 1; done`
 	stubborn     = `trap "" TERM INT HUP; export DLOCK_TEST_UP=$(mktemp)

@@ -17,8 +17,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// run executes the dlock command in this process, and returns its exit status
-// and output.
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -34,8 +32,6 @@ func unchanged(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
-// While two clients contend for a lock, "queue" must list both of them, and
-// "release" must take the lock from its holder, who must learn of the loss.
 func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	unchanged(t)
 	for _, driver := range dlock.Drivers() {

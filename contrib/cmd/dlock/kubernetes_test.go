@@ -22,8 +22,7 @@ var fields = strings.Fields(`apiVersion kind metadata name labels app spec repli
 	template restartPolicy terminationGracePeriodSeconds containers image command args env value
 	volumeMounts mountPath readOnly volumes secret secretName`)
 
-// field returns the field at the given path of a decoded manifest. Where the
-// path leads to a list, it takes the first element.
+// field follows a path of names. In a list, it takes the first element.
 func field(of any, path ...string) any {
 	for _, name := range path {
 		if list, is := of.([]any); is {
@@ -41,7 +40,6 @@ func list(of any) (texts []string) {
 	return texts
 }
 
-// kubernetesPage returns the page and its code blocks in the given language.
 func kubernetesPage(t *testing.T, language string) (page string, blocks []string) {
 	text, err := os.ReadFile("../../../docs/operate/kubernetes.md")
 	require.NoError(t, err)
@@ -98,8 +96,7 @@ func TestTheManifestsRunDlock(t *testing.T) {
 	assert.Equal(t, []string{"CronJob batch/v1", "Deployment apps/v1"}, kinds)
 }
 
-// The Dockerfile must build this program. Like the Dockerfile, the test turns
-// off cgo, so that the binary is static.
+// Like the Dockerfile, the test turns off cgo, so that the binary is static.
 func TestTheDockerfileBuildsThisProgram(t *testing.T) {
 	_, blocks := kubernetesPage(t, "dockerfile")
 	require.Len(t, blocks, 1)

@@ -35,9 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores maps the name of each driver to a function that starts a server and
-// returns its data source name. After a process is killed, its sessions end
-// within 5 s, or at once with SQLite.
+// stores has, for each driver, a function that starts a server. After a process
+// is killed, its sessions end within 5 s.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -55,8 +54,6 @@ var stores = map[string]func(t *testing.T) (dsn string){
 	"zk":     func(t *testing.T) string { return "zk://" + zktest.Start(t).Addr() + "/?session_timeout=5s" },
 }
 
-// The demo command starts a process for each worker. With -v, the test prints
-// the output of the commands.
 func TestTheProgramsRunOnEveryStore(t *testing.T) {
 	for _, name := range dlock.Drivers() {
 		if name == "mem" {
@@ -83,8 +80,6 @@ func TestTheProgramsRunOnEveryStore(t *testing.T) {
 	}
 }
 
-// The demo pauses a process, cuts it off from the store, and kills it. With -v,
-// the test prints the demo's output.
 func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for sessions to time out")
@@ -124,9 +119,8 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	}
 }
 
-// doctor runs "dlock doctor" and requires lines about the session, a lock and
-// the server, without any problem. Warnings are allowed, because the command
-// warns about settings of the test servers.
+// doctor allows warnings, because the command warns about settings of the test
+// servers.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)

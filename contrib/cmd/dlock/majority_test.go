@@ -21,8 +21,7 @@ import (
 
 const bound = 2 * time.Minute
 
-// open opens a client for each of the stores, which are given as the name of
-// the driver, a space and a data source name.
+// open opens a client for each store, which is given as "driver dsn".
 func open(t *testing.T, stores []string, opts ...dlock.Option) (clients []*dlock.Client) {
 	t.Helper()
 	for _, store := range stores {

@@ -19,8 +19,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The ls and queue commands must leave nothing in an unused store, and must not
-// wait for a grace.
 func TestLsAndQueueLeaveNothing(t *testing.T) {
 	unchanged(t)
 	for driver, open := range map[string]func(t *testing.T) (dsn string, content func() string){
@@ -132,7 +130,7 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 }
 
 // Contenders of timed-out sessions may still be in the store, because the queue
-// command ends no sessions. It must not show them.
+// command ends no sessions.
 func TestQueueDoesNotShowADeadHolder(t *testing.T) {
 	unchanged(t)
 	const params = "empty_is_new=true&session_timeout=1s"

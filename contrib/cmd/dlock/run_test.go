@@ -54,8 +54,6 @@ func TestAPathIsAStoreWithoutADriver(t *testing.T) {
 	assert.Contains(t, out, "not run")
 }
 
-// startThenKill starts dlock, waits until its command has created the file, and
-// kills dlock a moment later.
 func startThenKill(t *testing.T, file string, args ...string) {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), runProgram+"=yes")
@@ -70,9 +68,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SQLite frees a lock as soon as its process is killed. To keep the lock until
-// the command has ended, dlock must hold the lock in a separate process, which
-// survives when dlock is killed.
+// SQLite frees a lock as soon as its process is killed, so a separate process,
+// which survives dlock, must hold the lock.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
 	ready, marker := filepath.Join(dir, "ready"), "DLOCK_TEST_TREE="+dir
@@ -166,7 +163,7 @@ func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 	}
 }
 
-// A new Redis grants no lock for one session timeout. The user is told so once.
+// A new Redis grants no lock for one session timeout.
 func TestAStoreThatIsPausedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	dsn := "redis://" + redistest.Start(t, redistest.Durable()).Addr() + "?session_timeout=6s"
