@@ -149,8 +149,7 @@ func (m *metrics) beginLock(recipe, lock string, mode dlock.Mode) {
 	}
 }
 
-// of builds the label values of a lock's metric. If WithLockLabel was given,
-// they include the value of its label.
+// of builds the label values of a lock's metric.
 func (m *metrics) of(recipe, lock string, values ...string) []string {
 	values = append(values, recipe)
 	if m.label != nil {

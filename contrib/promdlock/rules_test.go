@@ -27,8 +27,8 @@ import (
 
 const trouble, minutes = 10, 30
 
-// The functions are what a process does in the minute when it gets into trouble
-// (once) and in each later minute (often). The labels are of alarms that fire.
+// Each scenario says what a process does in the minute when it gets into
+// trouble (once) and in each later minute (often), and which alarms then fire.
 var scenarios = map[string]struct {
 	once, often func(p *program)
 	fires       string
@@ -141,7 +141,6 @@ func (p *program) await(line string) {
 	}
 }
 
-// lost waits until the metrics show that a lock in exclusive mode was lost.
 func (p *program) lost(lock, reason, recipe string) {
 	p.await(fmt.Sprintf("dlock_losses_total{lock=%q,mode=\"exclusive\",reason=%q,recipe=%q} 1", lock, reason, recipe))
 	p.await(heldA + "0")
