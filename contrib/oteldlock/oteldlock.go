@@ -117,8 +117,6 @@ const (
 	tokenKey   = attribute.Key("dlock.token")
 )
 
-// attributes appends two attributes: the recipe's and, if WithLockLabel was
-// given, the lock's.
 func (t *telemetry) attributes(recipe, lock string, all ...attribute.KeyValue) []attribute.KeyValue {
 	all = append(all, recipeKey.String(recipe))
 	if t.label != nil {
