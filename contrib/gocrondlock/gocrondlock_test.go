@@ -45,8 +45,7 @@ func inTime(t *testing.T, f func(t *testing.T, s *memdriver.Store)) {
 }
 
 // instance starts a scheduler that runs a job every minute. Each run is delayed
-// by the duration late, as if the scheduler's clock lagged. The function stop
-// shuts the scheduler down.
+// by the duration late, as if the scheduler's clock lagged.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)
@@ -166,7 +165,6 @@ func TestAStoreThatIsDownSkipsTheRun(t *testing.T) {
 	})
 }
 
-// remembering is a store that remembers the last session that it began.
 type remembering struct {
 	*memdriver.Store
 	last driver.Session

@@ -58,8 +58,8 @@ func (l *Locker) Close() {
 	l.kept.Wait()
 }
 
-// keep runs f in a goroutine that Close waits for. If Close was already called,
-// it does nothing and returns false.
+// keep runs f in a goroutine that Close waits for. It returns false after
+// Close.
 func (l *Locker) keep(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
