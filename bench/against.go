@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// revision is an older revision of this repository to compare with. Its own
-// bench program runs in the child processes, so the protocol of package work
-// must stay compatible.
+// revision is an older revision. Its own bench program runs in the child
+// processes, so the protocol of package work must stay compatible.
 type revision struct {
 	label   string // commit, abbreviated
 	program string // path of its bench program
@@ -47,8 +46,6 @@ func build(ctx context.Context, name, dir string) (r revision, err error) {
 
 func olderName(name string) string { return name + "@older" }
 
-// withOlder returns the list with the older revision added after each
-// competitor that is a variant of this library.
 func withOlder(list []competitor, older revision) (all []competitor) {
 	for _, c := range list {
 		all = append(all, c)
@@ -68,9 +65,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 // minSpeed is the relative speed below which a workload counts as slower.
 const minSpeed = 0.95
 
-// against compares the current revision with the older one. The error names the
-// workloads that have become slower, that is, whose whole confidence interval
-// is below minSpeed, and those with too few rounds to tell.
+// The error of against names the workloads whose whole confidence interval is
+// below minSpeed, and those with too few rounds to tell.
 func (r *run) against() (text string, err error) {
 	var rows [][]string
 	var slower, open []string
@@ -108,12 +104,12 @@ func (r *run) against() (text string, err error) {
 	return fmt.Sprintf("Against %s, on %s\n\n%s\n", r.older, r.setup.phrase, table(header, rows)), errors.Join(errs...)
 }
 
-// minForInterval is how many values medianInterval needs for an interval.
+// medianInterval returns nil for fewer values than this.
 const minForInterval = 6
 
-// medianInterval returns the bounds of an interval in which the median is with
-// at least 95% confidence, whatever the distribution, or nil if there are too
-// few values. As in the sign test, it reaches from the k-th smallest to the k-th
+// medianInterval returns a confidence interval of at least 95% for the median,
+// or nil if there are too few values. As in the sign test, the distribution
+// does not matter: the interval reaches from the k-th smallest to the k-th
 // largest value, where k is as large as the confidence allows.
 func medianInterval(values []float64) []float64 {
 	// Each value is below the median with probability 1/2. The probability

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// olderProgram answers any command with an error that repeats its arguments.
 const olderProgram = `package main
 
 import "os"
@@ -59,8 +58,6 @@ func TestOnlyThisLibraryGetsAnOlderCounterpart(t *testing.T) {
 		mapped(withOlder(competitors()[:3], revision{}), competitor.id))
 }
 
-// against returns the table row and the verdict of a run whose current and older
-// revision had these rates.
 func against(current, older []sample) (row string, err error) {
 	r := runOf("contend-8", map[string][]sample{"dlock": current, "dlock@older": older})
 	r.older = "v1"

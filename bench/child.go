@@ -98,14 +98,14 @@ func (c *child) measure(p work.Plan) (r work.Report, err error) {
 	return r, json.Unmarshal([]byte(text), &r)
 }
 
-// stop closes the child's input, and kills it if it runs for 5 s more.
+// stop closes the child's input, and kills the child if it runs on for 5 s.
 func (c *child) stop() {
 	c.commands.Close()
 	timer := time.AfterFunc(5*time.Second, c.kill)
 	defer timer.Stop()
 	for range c.answers {
 	}
-	_ = c.cmd.Wait() // the exit status does not matter
+	_ = c.cmd.Wait()
 }
 
 func (c *child) kill() { _ = c.cmd.Process.Kill() }

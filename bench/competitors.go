@@ -7,12 +7,10 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// competitor is a lock library to measure, with its options.
 type competitor struct {
 	name, label string // for flags, and in tables
 	kind        kind
-	// command returns the command that starts the competitor's child
-	// process. The error says why it cannot run on this machine.
+	// The error says why the competitor cannot run on this machine.
 	command func() (*exec.Cmd, error)
 	warmUp  int // in milliseconds
 }
@@ -52,7 +50,6 @@ func goChild(library string) func() (*exec.Cmd, error) {
 	}
 }
 
-// javaChild returns a command that compiles and runs Bench.java.
 func javaChild(lock string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) { return zktest.Curator("peers/Bench.java", lock) }
 }

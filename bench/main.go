@@ -74,7 +74,6 @@ func command(args []string) error {
 	return o.measure(ctx)
 }
 
-// measure runs the chosen setups and reports each as soon as it is done.
 func (o options) measure(ctx context.Context) error {
 	if o.against != "" {
 		if o.rounds < minForInterval {
@@ -121,7 +120,6 @@ func (o options) measure(ctx context.Context) error {
 	return errors.Join(slower...)
 }
 
-// runs returns a run for each chosen setup with a chosen workload and lock.
 func (o options) runs() (list []*run, err error) {
 	chosen, err := choose(setups(), o.servers)
 	if err != nil {

@@ -40,8 +40,9 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// onPage returns the results that the page shows, without workloads that add
-// little. The workload readers has Curator's read-write lock as curator, too.
+// onPage leaves out workloads that add little. In the workload "readers",
+// Curator's read-write lock also stands in the column of Curator's mutex, which
+// has no shared mode.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {
@@ -66,7 +67,6 @@ func fill(page, name, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// text returns what bench prints about a run.
 func (r *run) text() string {
 	var b strings.Builder
 	found := r.results()
@@ -75,8 +75,6 @@ func (r *run) text() string {
 	return b.String()
 }
 
-// overview returns a table with a row for each workload and a column for each
-// of the given competitors that was measured and is not hidden.
 func (r *results) overview(all []competitor, hidden ...string) string {
 	taking := filter(all, func(c competitor) bool {
 		return slices.ContainsFunc(r.Results, func(x result) bool { return x.Lock == c.name && len(x.Figures) > 0 })
@@ -133,7 +131,6 @@ func spread(s []float64) string {
 	return fmt.Sprintf("%s (%s–%s)", number(s[0]), number(s[1]), number(s[2]))
 }
 
-// details returns a table with a row per result and a column per figure.
 func (r *results) details() string {
 	var rows [][]string
 	for _, x := range r.Results {
@@ -170,7 +167,6 @@ func number(v float64) string {
 	return s
 }
 
-// table returns a Markdown table. All columns but the first align right.
 func table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

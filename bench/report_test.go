@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rounds returns samples of a figure, one for each value.
 func rounds(figure string, values ...float64) (all []sample) {
 	for _, v := range values {
 		all = append(all, sample{figure: v, "requests": v})
@@ -19,7 +18,6 @@ func rounds(figure string, values ...float64) (all []sample) {
 	return all
 }
 
-// runOf returns a finished run on one server.
 func runOf(workload string, of map[string][]sample) *run {
 	return &run{setup: setups()[0], workloads: workloads(), competitors: competitors(), samples: samples{workload: of}}
 }

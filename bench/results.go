@@ -75,9 +75,8 @@ func (all samples) values(w, c, figure string) []float64 {
 	})
 }
 
-// ratios returns the speed of competitor c relative to that of the competitor
-// other, for each round in which both were measured. Within a round, other load
-// on the machine affects both alike.
+// ratios returns the speed of competitor c, relative to the other one, in each
+// round. Load on the machine affects both alike.
 func (all samples) ratios(w workload, c, other string) (ratios []float64) {
 	above, below := all.values(w.name, c, w.figure), all.values(w.name, other, w.figure)
 	if w.lessIsBetter() {
@@ -100,7 +99,6 @@ type results struct {
 	Results     []result
 }
 
-// result holds the medians of one lock in one workload.
 type result struct {
 	Workload, Lock string
 	Failed         int                `json:",omitempty"` // number of failed rounds
@@ -135,7 +133,6 @@ func (r *run) results() *results {
 	return all
 }
 
-// environment names the machine and the versions of Go and go-zookeeper.
 func environment() string {
 	text := fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -152,7 +149,6 @@ func resultsFile(docs, setup string) string {
 	return filepath.Join(docs, "benchmarks", "results-"+setup+".json")
 }
 
-// save writes the results as JSON, with a line for each result.
 func (r *results) save(docs string) error {
 	text, err := json.Marshal(r)
 	if err != nil {

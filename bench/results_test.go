@@ -70,6 +70,6 @@ func TestResultsAreTheSameAfterSavingAndLoading(t *testing.T) {
 	require.NoError(t, r.save(dir))
 	loaded, err := load(dir, "one")
 	require.NoError(t, err)
-	r.Results[2].Figures = nil // omitted, because it is empty
+	r.Results[2].Figures = nil // an empty map is omitted
 	require.Equal(t, r, loaded)
 }

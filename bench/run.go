@@ -29,7 +29,6 @@ const warmUpRounds = 1
 // from a workload.
 const maxFaults = 2
 
-// execute measures all workloads, and stops all processes that it has started.
 func (r *run) execute(ctx context.Context) error {
 	r.children, r.samples = map[string]*child{}, samples{}
 	log.Printf("on %s", r.setup.phrase)
@@ -50,9 +49,8 @@ func (r *run) execute(ctx context.Context) error {
 	return nil
 }
 
-// startChildren starts the child processes of all competitors, and leaves out
-// those that fail to start. In a comparison with an older revision, such a
-// failure is an error.
+// startChildren leaves out competitors that fail to start. In a comparison with
+// an older revision, such a failure is an error.
 func (r *run) startChildren() error {
 	var started []competitor
 	for _, c := range r.competitors {
@@ -129,8 +127,6 @@ func (r *run) roundOrRestart(c competitor, w workload) (s sample, err error) {
 	return s, err
 }
 
-// round runs a workload in the competitor's child. It reads the server's
-// counters before and after.
 func (r *run) round(c competitor, w workload) (sample, error) {
 	r.paths++
 	child, p := r.children[c.name], w.plan

@@ -43,7 +43,6 @@ func TestCompetitorThatDoesNotStartIsLeftOutOrAnErrorBesideAnOlderRevision(t *te
 	require.Empty(t, r.competitors)
 }
 
-// startSetup starts the servers of a setup, and dlock's child.
 func startSetup(t *testing.T, s setup) (r *run, dlock competitor) {
 	t.Helper()
 	zktest.Require(t)

@@ -31,7 +31,6 @@ type zooKeeper struct {
 	cost    counters // what each call of read adds to the counters
 }
 
-// startZooKeeper starts the servers of a setup and waits until they answer.
 func startZooKeeper(s setup) (_ *zooKeeper, err error) {
 	z := &zooKeeper{}
 	tb := &z.testingTB

@@ -33,7 +33,6 @@ func setups() []setup {
 	}
 }
 
-// workload is a task that is measured with each competitor.
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page

@@ -34,11 +34,8 @@ import (
 	_ "github.com/dlock-go/dlock/zkdriver"
 )
 
-// lockFunc takes a lock and returns the function that unlocks it.
 type lockFunc func(ctx context.Context) (unlock func() error, err error)
 
-// locks lists the locks to measure. The function start starts a server, and
-// open opens the lock for one client of the server.
 var locks = []struct {
 	name  string
 	start func(b *testing.B) (dsn string)
@@ -117,9 +114,8 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 	}
 }
 
-// BenchmarkOverload overloads each lock with calls whose deadlines are too
-// short. It reports the rate before the overload, the percentage of it in the
-// first second after the overload, and the time to lock when all is idle again.
+// BenchmarkOverload reports the rate before the overload, the percentage of it
+// in the first second after, and the time to lock when all is idle again.
 func BenchmarkOverload(b *testing.B) {
 	for _, l := range locks {
 		b.Run(l.name, func(b *testing.B) {
@@ -144,7 +140,7 @@ type result struct{ rate, recovered, idle float64 }
 func measure(clients []lockFunc) result {
 	rate := contend(clients, 3*time.Second, time.Minute) / 3
 	contend(clients, 3*time.Second, 2*time.Millisecond)
-	after := contend(clients, time.Second, time.Duration(32*float64(time.Second)/rate)) // the deadline is 32 hand-overs
+	after := contend(clients, time.Second, time.Duration(32*float64(time.Second)/rate)) // the time of 32 hand-overs
 	began := time.Now()
 	contend(clients[:1], 0, time.Minute)
 	return result{rate, 100 * after / rate, time.Since(began).Seconds() * 1e3}

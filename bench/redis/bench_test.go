@@ -22,10 +22,8 @@ import (
 	"github.com/dlock-go/dlock/majority"
 )
 
-// lockFunc takes a lock and returns the function that unlocks it.
 type lockFunc func(ctx context.Context) (unlock func() error, err error)
 
-// locker is a lock library to compare.
 type locker struct {
 	name string
 	open func(b *testing.B, addrs ...string) lockFunc // opens a session
@@ -33,8 +31,6 @@ type locker struct {
 
 const lockTerm = 10 * time.Second
 
-// lockers take a lock on one server, majorityLockers on more than half of
-// several servers.
 var (
 	lockers         = []locker{{"dlock", openDlock}, {"redislock", openRedislock}, {"redsync", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}
 	majorityLockers = []locker{{"dlock", openMajority}, {"redsync", redsyncWith()}, {"redsync-1ms", redsyncWith(redsync.WithRetryDelay(time.Millisecond))}}
@@ -139,8 +135,6 @@ func BenchmarkFreeLock(b *testing.B) {
 	}
 }
 
-// BenchmarkContendedLock lets eight sessions contend for one lock and hold it
-// for a millisecond each.
 func BenchmarkContendedLock(b *testing.B) {
 	for _, l := range lockers {
 		b.Run(l.name, func(b *testing.B) {
@@ -154,8 +148,7 @@ func BenchmarkContendedLock(b *testing.B) {
 	}
 }
 
-// BenchmarkMajority lets six contenders hold a lock in a majority of the servers
-// for 10 ms each. It also reports the requests per lock over all servers.
+// BenchmarkMajority also reports the requests per lock over all servers.
 func BenchmarkMajority(b *testing.B) {
 	for _, servers := range []int{3, 5} {
 		for _, l := range majorityLockers {

@@ -100,7 +100,6 @@ func (r *round) measure() (Report, error) {
 	return report, r.err
 }
 
-// allocs returns the number of memory allocations of the process so far.
 func allocs() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

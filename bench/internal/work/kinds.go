@@ -95,7 +95,6 @@ func (r *round) try(i int, c contender) error {
 
 // pass hands the lock back and forth between two contenders. It pauses before
 // each release, so that the next contender has joined the queue and is idle.
-// The last holder keeps the lock until the sessions are closed.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]
@@ -122,7 +121,6 @@ func (r *round) pass() {
 	}
 }
 
-// grant is the result of a lock call and the time at which it returned.
 type grant struct {
 	at  time.Time
 	err error

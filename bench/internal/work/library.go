@@ -3,7 +3,6 @@ package work
 // library opens a session as the lock library's documentation recommends.
 type library func(p Plan) (session, error)
 
-// session is one session of a lock library with a store.
 type session interface {
 	contender(path string) (contender, error)
 	close() error

@@ -68,8 +68,6 @@ func (r *round) openSession(open library) (session, error) {
 	return s, err
 }
 
-// startContenders starts the contenders. In Drain they queue behind a holder;
-// in all other kinds they wait for the command "go".
 func (r *round) startContenders(open library) error {
 	if r.plan.Kind == Drain || r.plan.Held {
 		if err := r.lockWithHolder(open); err != nil {
@@ -94,7 +92,6 @@ func (r *round) startContenders(open library) error {
 	return nil
 }
 
-// lockWithHolder takes the lock with r.holder, which has its own session.
 func (r *round) lockWithHolder(open library) error {
 	s, err := r.openSession(open)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a lock library for tests. It has a single lock, in memory.
+// memory is an in-memory lock library with a single lock.
 type memory struct {
 	mu      sync.RWMutex
 	closed  sync.WaitGroup
