@@ -9,9 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// probe determines which abilities the driver's sessions have, and fails t if a
-// required one is missing. It is not a subtest, because a -run pattern of go
-// test might skip it.
+// probe determines the abilities of the driver's sessions. It is not a subtest,
+// because a -run pattern of go test might skip it.
 func probe(t *testing.T, config Config) (have need) {
 	t.Helper()
 	if v := runCase(t, config, 0, rule{number: 10, name: "methods"}, testCase{
@@ -44,9 +43,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds runs try, which reports whether the driver has an ability. If a
-// session was lost, it runs try again. Any other failure counts as false,
-// because the test cases report failures themselves.
+// succeeds takes a failure of try for false, because the test cases report
+// failures themselves. It tries again after a lost session.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -77,9 +75,8 @@ var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) er
 	},
 }
 
-// trials has a function for each ability that is no method of driver.Inspector.
-// It reports whether two sessions have the ability. If drivers may use the
-// ability only sometimes, the function tries several times.
+// trials has a test for each ability that is not a method of driver.Inspector.
+// A test tries several times if drivers may use the ability only sometimes.
 var trials = map[need]func(c *check, a, b session) bool{
 	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)
@@ -113,7 +110,6 @@ var trials = map[need]func(c *check, a, b session) bool{
 
 // tryOperator fails t if RemoveNode, RemoveQueue or PutNode of Config does
 // nothing. With such a hook, correct drivers could fail and broken ones pass.
-// It is not a subtest, because a -run pattern of go test might skip it.
 func tryOperator(t *testing.T, config Config) {
 	t.Helper()
 	have := config.hooks()
@@ -128,8 +124,8 @@ func tryOperator(t *testing.T, config Config) {
 	}
 }
 
-// operatorTrials has a test of each Config hook that acts as an operator, which
-// calls the hook and fails if the queue does not change.
+// operatorTrials tests the Config hooks that act as an operator. Each test
+// fails if its hook did not change the queue.
 var operatorTrials = map[need]func(c *check){
 	needRemoveNode:  removes("RemoveNode", func(c *check, p driver.Place) { c.removeNode(probeQueue, p.Name) }),
 	needRemoveQueue: removes("RemoveQueue", func(c *check, _ driver.Place) { c.removeQueue(probeQueue) }),
@@ -151,8 +147,7 @@ func removes(hook string, remove func(c *check, p driver.Place)) func(*check) {
 	})
 }
 
-// wantEffect fails if calling a Config hook has not changed probeQueue as
-// expected. It lists the queue with a new session, which cannot have cached its
+// wantEffect lists the queue with a new session, which cannot have cached its
 // old state.
 func (c *check) wantEffect(hook, name string, happened func([]driver.Node) bool) {
 	s := c.session()

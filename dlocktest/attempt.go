@@ -12,9 +12,9 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// How many times a case may run. A case that failed runs again only if a
-// session ended that the case did not end itself, as happens on a busy machine.
-// A driver that loses sessions by mistake fails every attempt.
+// How many times a case may run. A failed case runs again only if a session
+// ended unexpectedly, as happens on a busy machine. A driver that loses
+// sessions by mistake fails every attempt.
 const (
 	attempts        = 5
 	stalledAttempts = 12 // used if the machine was busy during the latest attempt
@@ -73,8 +73,7 @@ func (c *check) attempt() {
 	}
 }
 
-// cleanUp ends an attempt: it records lost sessions, undoes every CutOff, and
-// closes clients and sessions, so that the store can be shut down.
+// cleanUp ends an attempt, so that the store can be shut down.
 func (c *check) cleanUp() {
 	c.mu.Lock()
 	sessions, heals, clients := c.opened, c.heals, c.clients
@@ -120,7 +119,6 @@ func (c *check) measureStalls() (stop func()) {
 	}
 }
 
-// stalled reports whether the process stalled long enough to lose a session.
 func (c *check) stalled() bool { return c.stall > c.config.sessionTimeout()/10 }
 
 func (c *check) report() {
@@ -139,9 +137,8 @@ func (c *check) report() {
 	}
 }
 
-// suspectHooks is called after a failure, which may be the fault of the test's
-// own hooks. It checks whether Config.CutOff and Config.Drop had any effect. It
-// must be called before a cut heals, because requests pass after that.
+// suspectHooks checks after a failure whether Config.CutOff and Config.Drop had
+// any effect. Call it before cuts heal, because requests pass after that.
 func (c *check) suspectHooks() {
 	c.mu.Lock()
 	cuts, drops, store, look := maps.Clone(c.cuts), maps.Clone(c.drops), c.store, len(c.failures) > 0 && !c.abandoned

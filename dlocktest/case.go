@@ -33,9 +33,8 @@ const (
 	needLossy
 )
 
-// needNames are the names of all requirements: first the abilities, then the
-// hooks of Config. The first one that a case lacks is reported, so a missing
-// ability ("not applicable") comes before a missing hook ("not checked").
+// The first of these that a case lacks is reported, so a missing ability ("not
+// applicable") comes before a missing hook ("not checked").
 var needNames = [...]string{
 	"Read", "Walk", "Remove", "SetValue", string(AbilityAhead), string(AbilityArmed), string(AbilityReleased), string(AbilityCheck),
 	"Drop", "CutOff", "Reset", "SilenceNotices", "LoseRequest", "LoseReply", "HoldRequest", "DelayReplies", "Pause",

@@ -34,18 +34,16 @@ type testCase struct {
 
 type session = driver.Session
 
-// solo returns a case that begins with a session.
 func solo(run func(c *check, s session)) func(*check) {
 	return func(c *check) { run(c, c.session()) }
 }
 
-// pair returns a case that begins with two sessions of one store.
 func pair(run func(c *check, a, b session)) func(*check) {
 	return func(c *check) { run(c, c.session(), c.session()) }
 }
 
-// waiters is like pair, but both sessions have waited in the queue q before.
-// Only for releases by such sessions must a driver send Released.
+// waiters is like pair, but both sessions have waited in the queue q, because a
+// driver need not send Released for releases by others.
 func waiters(run func(c *check, a, b session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.waitOnce(a, b, "q")
@@ -91,8 +89,7 @@ func (r rule) String() string {
 	return fmt.Sprintf("rule %d (%s)", r.number, r.name)
 }
 
-// check is one attempt to run a case. It creates and closes the sessions and
-// collects failures. Only the failures of the last attempt are reported.
+// check is one attempt to run a case.
 //
 // The case runs in its own goroutine, so that a hanging driver fails only this
 // case. An attempt that takes too long is abandoned: it stops using t, and its
@@ -126,8 +123,6 @@ type check struct {
 	hooks sync.Mutex // serializes hooks
 }
 
-// errorf records a failure. The message says what the driver did and what was
-// expected.
 func (c *check) errorf(format string, args ...any) {
 	c.note(func() { c.failures = append(c.failures, fmt.Sprintf(format, args...)) })
 }
@@ -164,13 +159,10 @@ func (c *check) exitIfAbandoned() {
 	}
 }
 
-// hookFailed records that a Config hook failed. Only the first hook is kept.
 func (c *check) hookFailed(hook string) {
 	c.note(func() { c.hook = cmp.Or(c.hook, hook) })
 }
 
-// hookHadNoEffect records that a Config hook injected no fault. The format and
-// args give the evidence.
 func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.note(func() {
 		if c.hook == "" {
@@ -180,10 +172,8 @@ func (c *check) hookHadNoEffect(hook, format string, args ...any) {
 	c.hookFailed(hook)
 }
 
-// notChecked marks the attempt as inconclusive, neither passed nor failed.
 func (c *check) notChecked(why string) { c.note(func() { c.unproven = why }) }
 
-// closeLater registers the session to be closed when the attempt ends.
 func (c *check) closeLater(s session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,14 +189,12 @@ func (c *check) expectEnd(s session) {
 	c.mayEnd[s] = true
 }
 
-// isEnding reports whether the case has ended the session, or may have.
 func (c *check) isEnding(s session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mayEnd[s]
 }
 
-// noteIfLost records the error of a session that ended unexpectedly.
 func (c *check) noteIfLost(s session) {
 	err := s.Err()
 	c.note(func() {
@@ -216,12 +204,10 @@ func (c *check) noteIfLost(s session) {
 	})
 }
 
-// closeGrace limits how long Close may take when the store is unreachable. It
-// is far more than the few seconds that rule 9 allows, because test machines
-// may be slow.
+// closeGrace is far more than the few seconds that rule 9 allows, because test
+// machines may be slow.
 var closeGrace = 20 * time.Second
 
-// waitTimer limits a single wait for the driver.
 type waitTimer struct {
 	began time.Time
 	over  <-chan time.Time

@@ -61,8 +61,6 @@ var checkCases = []testCase{
 		}},
 }
 
-// findings returns the driver's findings about the case's store, which is
-// healthy.
 func (c *check) findings() []driver.Finding {
 	found, err := c.connector().(driver.Checker).Check(c.ctx)
 	if err != nil {

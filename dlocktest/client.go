@@ -12,7 +12,6 @@ import (
 
 const lockName = "stock/42"
 
-// A client is a dlock.Client that records the driver sessions it opens.
 type client struct {
 	*dlock.Client
 	check *check
@@ -75,9 +74,9 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// giveUp calls Lock or RLock n times with a context that ends too early: in
-// every second call while it waits for the lock, and in the others while it
-// creates its node, which takes about as long as the parameter usual says.
+// giveUp calls Lock or RLock n times with contexts that end too early. Half of
+// them end during Create, which takes about as long as the parameter usual
+// says; the others end while the call waits for the lock.
 func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
 	m := cl.RWMutex(lockName)
 	for i := range n {
@@ -98,7 +97,6 @@ func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) 
 	}
 }
 
-// idleLockIsFree checks that earlier calls have left no node that blocks the lock.
 func (c *check) idleLockIsFree(s session) {
 	c.unlock(c.granted(background(c.client().lock), "after all other calls had ended"))
 	c.queued(s, 0)

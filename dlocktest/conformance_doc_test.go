@@ -12,17 +12,16 @@ import (
 	"testing"
 )
 
-// brokenDrivers is a file that lists, for each rule, the drivers that break it
-// on purpose, called sabotages, each with the cases that catch it.
+// brokenDrivers lists, for each rule, the drivers that break it on purpose,
+// called sabotages, each with the cases that catch it.
 const brokenDrivers = "testdata/broken-drivers.txt"
 
 // tries is how many times a listed case may run until it catches the broken
 // driver. Some cases depend on timing.
 const tries = 5
 
-// TestEverySabotageIsSeen runs the kit on each broken driver, with the cases
-// that the file brokenDrivers lists for it. To have the test search for the
-// cases that catch a broken driver, delete its cases from the file.
+// To have the test search for the cases that catch a broken driver, delete its
+// cases from the file brokenDrivers.
 func TestEverySabotageIsSeen(t *testing.T) {
 	listed := read(t, brokenDrivers)
 	cases := parseLists(listed)
@@ -97,7 +96,6 @@ func failures(out string) map[string]bool {
 	return failed
 }
 
-// lists formats the cases that catch each broken driver, by rule.
 func lists(cases map[string][]string) string {
 	var b strings.Builder
 	last := ""
@@ -116,7 +114,6 @@ func lists(cases map[string][]string) string {
 
 var item = regexp.MustCompile(`(?m)^(.+):\n((?:\t.+\n)*)`)
 
-// parseLists is the inverse of lists.
 func parseLists(listed string) map[string][]string {
 	cases := make(map[string][]string)
 	for _, m := range item.FindAllStringSubmatch(listed, -1) {
@@ -125,8 +122,6 @@ func parseLists(listed string) map[string][]string {
 	return cases
 }
 
-// TestThePageNamesSabotages checks that the table of conformance.md has a row
-// for each rule, in order, with sabotages of that rule.
 func TestThePageNamesSabotages(t *testing.T) {
 	rows := regexp.MustCompile(`(?m)^\| ([a-z].*) \| (.*) \|$`).FindAllStringSubmatch(read(t, "../docs/contribute/conformance.md"), -1)
 	if len(rows) != len(rules) {
@@ -153,8 +148,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// run runs cases of the kit against a broken driver in a child process and
-// returns the output.
+// run runs cases of the kit against a broken driver, in a child process.
 func run(ctx context.Context, name, cases string) string {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+cases, "-test.v", "-test.timeout=9m")
 	cmd.Env = append(os.Environ(), sabotageEnv+"="+name)

@@ -12,9 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail checks the error of a call whose request or reply may have been lost,
-// and reports whether the call failed. The case fails if such a loss does not
-// explain the error.
+// mayFail reports whether a call failed. The case fails unless a lost request
+// or reply explains the error.
 func (c *check) mayFail(what string, s session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -57,13 +56,10 @@ func createUnlessEnded(c *check, s session, queue, prefix string) (p driver.Plac
 	return p, ok
 }
 
-// inDoubtDelete checks the error of a first Delete whose request or reply was
-// lost or delayed. The error must not be ErrGone.
 func inDoubtDelete(c *check, s session, ctx context.Context, err error) {
 	c.mayFail("Delete whose outcome is unknown (ErrGone would tell its caller that the lock was lost)", s, ctx, err)
 }
 
-// repeatDelete retries a Delete until the store replies or the session ends.
 func repeatDelete(c *check, s session, queue string, p driver.Place, why driver.Cause) {
 	c.eventually(func() (any, bool) {
 		err := s.Delete(c.ctx, queue, p, why)
@@ -90,8 +86,6 @@ func eventuallyHoldsOr(c *check, s session, queue, after string, want []driver.N
 	}, "no node is left of %s, and all other nodes are there: List returns %v", after, want)
 }
 
-// goneWithQueue removes the queue q, and waits until the session has seen that
-// the nodes of q are gone.
 func (c *check) goneWithQueue(s session, places ...driver.Place) {
 	var watches []driver.Watch
 	for _, p := range places {
@@ -121,8 +115,7 @@ func createTime(c *check, s session) time.Duration {
 }
 
 // soonEnded returns a context that ends shortly before, during or after a call
-// of the given usual duration. Depending on i, it has a deadline, is canceled
-// after a random delay or when the call begins, or has already ended.
+// of the given usual duration. How it ends depends on i.
 func soonEnded(parent context.Context, i int, usual time.Duration) (context.Context, context.CancelFunc) {
 	after := rand.N(2*usual + 1)
 	if i%4 == 0 {
@@ -152,9 +145,8 @@ func (c *check) wantGivenUp(what string, s session, ctx context.Context, err err
 	}
 }
 
-// lateCalls starts every kind of call in a session that is cut off. Then it
-// calls the function end, which must make the calls return. It returns the
-// names of the calls still running after grace.
+// lateCalls starts every kind of call and then calls end, which must make them
+// return. It returns the names of the calls still running after grace.
 func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := c.calls(ctx, s, "q", p)
@@ -179,9 +171,8 @@ func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace t
 	return nil
 }
 
-// inEveryTry calls the function find up to four times, and returns the names
-// that it found each time. On a slow machine, a correct driver may be late
-// sometimes but not always.
+// inEveryTry returns the names that find returns in each of four tries, because
+// a correct driver may be late sometimes on a slow machine.
 func inEveryTry(find func() map[string]bool) map[string]bool {
 	found := find()
 	for try := 1; try < 4 && len(found) > 0; try++ {

@@ -35,12 +35,12 @@ type faulty struct {
 	bare      bool // whether to hide the methods of driver.Inspector
 
 	// These are called when the kit does something to the session.
-	connected func(ctx context.Context)                  // the session has connected
-	cut       func(now bool)                             // now is true when a cut begins, and false when it heals
-	reset     func()                                     // the session's connection is reset
-	silenced  func()                                     // the store's notices to the session are lost from now on
-	expiring  func()                                     // the store is about to end the session
-	paused    func(d time.Duration)                      // the session's process was paused
+	connected func(ctx context.Context)
+	cut       func(now bool) // now is true when a cut begins, and false when it heals
+	reset     func()
+	silenced  func() // the store's notices to the session are lost from now on
+	expiring  func() // the store is about to end the session
+	paused    func(d time.Duration)
 	losing    func(grace *time.Duration) (survives bool) // the store is about to lose its data
 	restored  func()                                     // the store has lost its data
 	// lose loses a request or a reply; if it returns false, the store loses it.
@@ -76,8 +76,7 @@ func faultyOf(s driver.Session) *faulty {
 	return newFaulty(nil, nil)
 }
 
-// A request is a call of a method, with its arguments and results. Each method
-// uses some of the fields.
+// A request is a call of a method, with its arguments and results.
 type request struct {
 	s      *faulty
 	ctx    context.Context
@@ -114,7 +113,6 @@ func (s *faulty) on(op faults.Op, h handler) {
 
 func on(op faults.Op, h handler) plant { return func(s *faulty) { s.on(op, h) } }
 
-// after returns a plant that changes the results of each successful request.
 func after(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.after(op, change) }
 }
@@ -127,7 +125,6 @@ func (s *faulty) after(op faults.Op, change func(r *request)) {
 	})
 }
 
-// before returns a plant that applies change to the arguments of each request.
 func before(op faults.Op, change func(r *request)) plant {
 	return func(s *faulty) { s.before(op, change) }
 }
@@ -139,8 +136,6 @@ func (s *faulty) before(op faults.Op, change func(r *request)) {
 	})
 }
 
-// refuses returns a plant that makes some requests for op fail with err,
-// without carrying them out.
 func refuses(op faults.Op, err error, which func(r *request) bool) plant {
 	return on(op, func(r *request, send func()) {
 		if which(r) {
@@ -151,7 +146,6 @@ func refuses(op faults.Op, err error, which func(r *request) bool) plant {
 	})
 }
 
-// confuses returns a plant that returns one error in place of another.
 func confuses(op faults.Op, from, to error) plant {
 	return on(op, func(r *request, send func()) {
 		if send(); errors.Is(r.err, from) {
@@ -315,10 +309,8 @@ func (s *faulty) OnHeartbeat(f func(left, term time.Duration)) bool {
 	return s.base.OnHeartbeat(f)
 }
 
-// errReset is returned by calls whose connection broke.
 var errReset = fmt.Errorf("%w: connection reset by peer", driver.ErrUnavailable)
 
-// cuts remembers whether a session is cut off.
 type cuts struct {
 	mu    sync.Mutex
 	whole chan struct{} // closed while there is no cut
@@ -339,7 +331,6 @@ func (s *faulty) cuts() *cuts {
 	return c
 }
 
-// healed returns a channel that is closed when there is no cut.
 func (c *cuts) healed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -378,7 +369,6 @@ func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	})
 }
 
-// places are the nodes that a session has made, each with its queue.
 type places struct{ sync.Map }
 
 func (s *faulty) places() *places {

@@ -23,7 +23,6 @@ func (c *check) connector() driver.Connector {
 	return c.store
 }
 
-// nearRollOver returns a store whose sequence numbers are almost used up.
 func (c *check) nearRollOver() (store driver.Connector) {
 	c.runHook("NewNearRollOver", func() { store = c.config.NewNearRollOver(c.t) })
 	return store
@@ -52,8 +51,6 @@ func (c *check) watchHook(hook string, f func()) {
 	returned = true
 }
 
-// hookOnce wraps a function returned by a Config hook so that repeated calls do
-// nothing.
 func (c *check) hookOnce(hook string, f func()) func() {
 	var once sync.Once
 	return func() { once.Do(func() { c.watchHook(hook, f) }) }
@@ -101,8 +98,6 @@ func (c *check) silenceNotices(s session) {
 	c.runHook("SilenceNotices", func() { c.config.SilenceNotices(c.t, s) })
 }
 
-// lose makes the network lose the session's next request for op or, if
-// committed is true, only the reply.
 func (c *check) lose(s session, op faults.Op, committed bool) {
 	if committed {
 		c.fault("LoseReply", s, func() { c.config.LoseReply(c.t, s, op) })

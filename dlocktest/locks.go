@@ -74,7 +74,6 @@ var lockCases = []testCase{
 	})},
 	{name: "a-connection-that-breaks-under-many-calls-leaves-no-node", why: whyOrphan, needs: needReset,
 		run: solo(func(c *check, s session) {
-			// Many Creates and Deletes are in flight, some of them for the same lock.
 			usual := createTime(c, s)
 			cl := c.client()
 			c.unlock(cl.lock())
@@ -179,7 +178,6 @@ var lockCases = []testCase{
 		})},
 	{name: "a-waiter-whose-node-was-removed-queues-again", why: whyOvertook, needs: needRemoveNode,
 		run: solo(func(c *check, s session) {
-			// The second waiter must get the lock, and the first must queue again.
 			holder, first, second := c.client(), c.client(), c.client()
 			var inside atomic.Int32
 			enter := func(l *dlock.Lock) {
@@ -246,7 +244,6 @@ func contend(most int, tooMany string, how func(cl *client, n int) (acquire func
 // race detector cannot see that a lock in a store orders the goroutines.
 type occupants struct{ weight atomic.Int32 }
 
-// visit adds a weight for a moment, and fails the case if the total exceeds most.
 func (o *occupants) visit(c *check, weight, most int, tooMany string) {
 	if n := o.weight.Add(int32(weight)); n > int32(most) {
 		c.errorf(tooMany, n)

@@ -90,8 +90,6 @@ func (c *check) lossy() (lose func(sessions ...session)) {
 	}
 }
 
-// wantNoSecondHolder fails the case if the node j is the first in its queue
-// while the session of p, which is cut off, has not ended.
 func (c *check) wantNoSecondHolder(holder session, p driver.Place, j driver.Joined, nodes []driver.Node) {
 	if len(nodes) > 0 && nodes[0] == j.Node && holder.Err() == nil {
 		c.fatalf("after the store lost its data, the node %s is the first of its queue, while the lease of %s runs: expected it to end before", j.Name, p.Name)

@@ -14,7 +14,7 @@ import (
 const (
 	writer = "web1-W-"
 	reader = "web2-R-"
-	shared = "web1-R-" // the same node's prefix after the writer became a reader
+	shared = "web1-R-" // the prefix of a writer's node after Downgrade
 )
 
 // nodeLike lists queue names that look like node names, to catch drivers that
@@ -35,8 +35,7 @@ var (
 	}
 )
 
-// probeQueue is the queue in which the hooks of Config are tried; no case uses
-// it.
+// probeQueue is for trying the hooks of Config; no case uses it.
 const probeQueue = "hook-probe"
 
 func data() []byte { return []byte(`{"id":"` + rand.Text() + `"}`) }
@@ -53,12 +52,10 @@ func tryJoin(ctx context.Context, s driver.Session, queue, prefix string, predec
 	return s.Create(ctx, queue, driver.NodeSpec{Prefix: prefix, Data: d, Predecessor: predecessor})
 }
 
-// last is a NodeSpec.Predecessor for writers: they wait for the last node
-// ahead.
+// last is the Predecessor of a writer, which waits for the last node ahead.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// named returns p without its token, as known to a caller that has only the
-// node's name.
+// named returns p as known to a caller that has only the node's name.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }
@@ -67,7 +64,6 @@ func without(nodes []driver.Node, n driver.Node) []driver.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(m driver.Node) bool { return m == n })
 }
 
-// among returns those of the nodes that are also in the list all.
 func among(nodes, all []driver.Node) []driver.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n driver.Node) bool { return !has(all, n) })
 }

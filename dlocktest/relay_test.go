@@ -95,7 +95,6 @@ func hasName(nodes []driver.Node, name string) bool {
 	return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == name })
 }
 
-// stand reports whether all of the nodes are in the queue.
 func stand(s driver.Session, queue string, nodes ...driver.Node) bool {
 	return !slices.ContainsFunc(nodes, func(n driver.Node) bool { return !there(s, queue, n.Name) })
 }

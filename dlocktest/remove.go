@@ -115,8 +115,6 @@ func (c *check) removeAny(s session, queue string, p driver.Place) {
 	})
 }
 
-// wantSpared checks that Remove of a place that does not exist returns ErrGone
-// and removes nothing.
 func (c *check) wantSpared(what string, s session, queue string, p driver.Place) {
 	before := c.listAfterWrite(s, queue)
 	c.wantGone("Remove with "+what, driver.Inspect(s).Remove(c.ctx, queue, p))

@@ -92,8 +92,7 @@ var orderCases = []testCase{
 		})},
 }
 
-// wantWholeQueue checks that the queue q holds the given nodes in the order of
-// their tokens. It waits for the removal of other nodes, which a failed Create
+// wantWholeQueue waits for the removal of other nodes, which a failed Create
 // may have left for a while.
 func (c *check) wantWholeQueue(s session, places []driver.Place) {
 	slices.SortFunc(places, byToken)
@@ -111,8 +110,6 @@ func (c *check) wantWholeQueue(s session, places []driver.Place) {
 	c.logf("the queue had %d nodes", len(want))
 }
 
-// wantSeparate creates a node in each of the queues. Each queue must hold that
-// node alone.
 func (c *check) wantSeparate(s session, where string, queues ...string) (places []driver.Place) {
 	for _, queue := range queues {
 		places = append(places, c.create(s, queue, writer))
@@ -123,8 +120,6 @@ func (c *check) wantSeparate(s session, where string, queues ...string) (places 
 	return places
 }
 
-// newNodesBehind returns a function that lists the queue q, and fails the case
-// if a new node is not behind all known ones.
 func newNodesBehind(c *check, s session) (look func()) {
 	known := make(map[driver.Node]bool)
 	return func() {

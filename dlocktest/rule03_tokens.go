@@ -83,7 +83,6 @@ var tokenCases = []testCase{
 		}},
 }
 
-// tokens checks that tokens increase within one queue.
 type tokens struct{ last *driver.Place }
 
 func (t *tokens) wantHigher(c *check, p driver.Place) {

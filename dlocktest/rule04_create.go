@@ -154,9 +154,8 @@ var createCases = []testCase{
 		})},
 }
 
-// createLost returns a case that loses the requests of several Creates or, if
-// committed is true, only their replies. The queue also holds nodes with the
-// same prefix, which the driver must not mistake for the lost ones.
+// createLost also makes nodes with the same prefix as the lost ones, for which
+// the driver must not mistake them.
 func createLost(committed bool) func(*check) {
 	return pair(func(c *check, a, b session) {
 		rest := []driver.Node{c.create(b, "q", writer).Node}
@@ -181,8 +180,6 @@ func createLost(committed bool) func(*check) {
 	})
 }
 
-// wantLoss reports that a Config hook had no effect if no Create failed,
-// although the hook had to lose requests or replies.
 func (c *check) wantLoss(hook string, failed bool) {
 	if !failed && !c.failed() && !c.config.Repeats {
 		c.hookHadNoEffect(hook, "each Create whose request or reply it had to lose returned success; "+

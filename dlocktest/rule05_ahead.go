@@ -104,9 +104,9 @@ var aheadCases = []testCase{
 	})},
 	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
 		needs: needAhead, run: solo(func(c *check, a session) {
-			// One node is deleted while others are created. If a Create no
-			// longer lists it, but one with a higher token still does, the
-			// former made its list after the latter, so it must report Behind.
+			// One node is deleted during the creates. A Create that does not
+			// return it, although a Create with a higher token does, has listed
+			// the queue late. It must report Behind.
 			sessions := c.sessions(4)
 			c.rounds(100, func(int) {
 				began := time.Now()

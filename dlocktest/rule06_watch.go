@@ -201,7 +201,6 @@ var watchCases = []testCase{
 	})},
 	{name: "stop-does-not-block-while-cut-off", why: "a Lock whose ctx ends would not return before the store can be reached again",
 		needs: needCutOff, run: func(c *check) {
-			// A wrong Stop waits for the store until the session ends.
 			for of := range inEveryTry(func() map[string]bool {
 				s := c.session()
 				watches := map[string]driver.Watch{"a node": c.watch(s, "q", c.create(s, "q", writer)), "a queue": c.watchQueue(s, "q")}
@@ -309,8 +308,8 @@ func createArmed(c *check, ctx context.Context, s session, _ driver.Node) (drive
 }
 
 // armInSilence returns a case in which a session arms a watch, and gets no
-// notice when the node ahead is created or deleted. The session has used the
-// queue before in the first round, and another queue in the second.
+// notice when the node ahead is created or deleted. In the first round, the
+// session has used this queue before; in the second, another one.
 func armInSilence(arm arming) func(*check) {
 	return solo(func(c *check, a session) {
 		for _, followed := range []string{"q", "other"} {
@@ -326,9 +325,8 @@ func armInSilence(arm arming) func(*check) {
 	})
 }
 
-// ctxEndsAfterCall returns a case that ends the ctx of a call after the call
-// has armed watches. The watches must outlive the ctx. Since watches may
-// occasionally end early, only a failure in every round counts.
+// ctxEndsAfterCall requires that watches outlive the ctx of the call that armed
+// them. They may end early now and then, but not in every round.
 func ctxEndsAfterCall(arm arming) func(*check) {
 	return pair(func(c *check, a, b session) {
 		early, armed := 0, 0
@@ -353,7 +351,6 @@ func ctxEndsAfterCall(arm arming) func(*check) {
 	})
 }
 
-// watchesEnd returns a case in which the end of a session must end its watches.
 func watchesEnd(end event) func(*check) {
 	return pair(func(c *check, s, other session) {
 		p, own := c.create(other, "q", writer), c.create(s, "q", reader)

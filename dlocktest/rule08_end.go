@@ -55,7 +55,6 @@ var endCases = []testCase{
 		}
 	}},
 	{name: "a-session-heard-from-late-keeps-its-nodes", why: whyEnd, needs: needCutOff, run: func(c *check) {
-		// The store hears from the sessions again shortly before their leases run out.
 		timeout := c.config.sessionTimeout()
 		var lived atomic.Bool
 		c.together(4, func(i int) {
@@ -134,10 +133,10 @@ var endCases = []testCase{
 			// the session, which is no failure.
 			//
 			// Replies to heartbeats are delayed by less than a quarter of the
-			// timeout, after which [driver.Lease.Run] gives up. The result is
-			// conclusive only if a slow reply has renewed the lease, which is
-			// certain once the session has outlived its timeout. If no session
-			// did, a shorter delay is tried, which more drivers survive.
+			// timeout, after which [driver.Lease.Run] gives up. The case proves
+			// something only if a slow reply has renewed a lease, which is
+			// certain once a session has outlived its timeout. If none has, it
+			// tries shorter delays, which more drivers survive.
 			timeout := c.config.sessionTimeout()
 			var renewed atomic.Bool
 			slowBeats := func(percent int) {
@@ -146,7 +145,6 @@ var endCases = []testCase{
 				}
 			}
 			lives := false // whether a session survives without replies
-			// These functions mostly wait, so they run concurrently.
 			c.atOnce(
 				func() { endAfterSlowLists(c, timeout/20) },
 				func() { endAfterSlowLists(c, timeout/4) },
@@ -199,18 +197,14 @@ var endCases = []testCase{
 		})},
 }
 
-// timeoutOf returns the session timeout that the driver reports, or that of the
-// Config if the driver reports none.
 func (c *check) timeoutOf(s session) time.Duration {
 	return cmp.Or(driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout())
 }
 
 // wantMargin cuts a session off, and checks that it ends at least a twentieth
-// of its timeout before its node disappears. It must also end that long before
-// its timeout is over, because the store may be slow to remove the node.
-//
-// wantMargin measures from the last time that Err returned nil, so that a
-// correct driver passes even if the test process gets no CPU time.
+// of its timeout before its node disappears, and before its timeout is over. It
+// measures from the last time that Err returned nil, so that a correct driver
+// passes even if the test process gets no CPU time.
 func wantMargin(c *check, holder, next session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -248,9 +242,8 @@ func wantMargin(c *check, holder, next session, p driver.Place) {
 	}
 }
 
-// endAfterSlowLists cuts a session off while replies to List are in flight.
-// Before that, it pauses until the requests have reached the store. After a
-// long pause, replies to heartbeats are in flight as well.
+// endAfterSlowLists cuts a session off while replies to List are in flight and,
+// after a long pause, replies to heartbeats as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.session(), c.session()
@@ -265,9 +258,8 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats delays the replies to an idle session, by a percentage of
-// its timeout, and then cuts it off. It reports whether the session outlived its
-// timeout, which proves that a slow reply renewed the lease.
+// endAfterSlowBeats reports whether the session outlived its timeout before the
+// cut, which proves that a slow reply renewed the lease.
 func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	holder, next := c.session(), c.session()
 	timeout := c.timeoutOf(holder)

@@ -179,7 +179,6 @@ var closeCases = []testCase{
 		})},
 }
 
-// closeInTime closes a session whose store may be out of reach.
 func (c *check) closeInTime(s session, which string) error {
 	begin := time.Now()
 	err := s.Close()
@@ -189,8 +188,6 @@ func (c *check) closeInTime(s session, which string) error {
 	return err
 }
 
-// closeHealed returns a case that closes a session after a cut has healed.
-// During the cut, the case calls the function end.
 func closeHealed(after string, end func(c *check, s session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.create(a, "q", writer)
@@ -202,8 +199,7 @@ func closeHealed(after string, end func(c *check, s session)) func(*check) {
 	})
 }
 
-// closeRetrying closes a session, retrying because the first attempts may fail
-// if the connection broke.
+// closeRetrying retries, because Close may fail if the connection broke.
 func closeRetrying(c *check, s driver.Session) {
 	var err error
 	for range 5 {

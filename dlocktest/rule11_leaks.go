@@ -119,9 +119,8 @@ var leakCases = []testCase{
 		c.wantAlive(s, "calls whose ctx ended")
 	})},
 	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: solo(func(c *check, s session) {
-		// Many calls with short deadlines compete for one lock, several on each
-		// session, so that most of them fail. Fewer than 200 more goroutines do
-		// not count as a leak, because a connection pool may keep some.
+		// Most of these calls fail. Fewer than 200 more goroutines do not count
+		// as a leak, because a connection pool may keep some.
 		usual := createTime(c, s)
 		clients := []*client{c.client(), c.client(), c.client()}
 		for _, cl := range clients {
@@ -136,9 +135,8 @@ var leakCases = []testCase{
 	})},
 }
 
-// leaks calls the function do again and again, and fails if at least n more
-// goroutines of one kind than before are left. It tolerates fewer, because some
-// goroutines are started once per process.
+// leaks fails if at least n more goroutines of one kind than before are left.
+// It tolerates fewer, because some goroutines are started once per process.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -180,8 +178,6 @@ func goroutines() map[string]group {
 
 var startedBy = regexp.MustCompile(`(?m)^(.+)\(.*\)\n\t.+\ncreated by (\S+)`)
 
-// makeNodesAndWatches leaves nodes and open watches behind, like a program that
-// closes its client without unlocking.
 func makeNodesAndWatches(c *check, s session) {
 	p := c.create(s, "q", writer)
 	q := c.join(s, "q", reader, last)
@@ -198,9 +194,8 @@ func comeAndGo(c *check) {
 	c.close(s)
 }
 
-// openFiles counts the open file descriptors of the process by the file or
-// socket that they refer to. Because each connection has its own socket, an old
-// connection that closes meanwhile cannot hide a new one that leaks.
+// openFiles counts the open file descriptors by the file or socket that they
+// refer to, so that a connection that closes does not hide one that leaks.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)

@@ -162,8 +162,6 @@ func replaceLost(committed bool) func(*check) {
 	})
 }
 
-// wantOneName checks that the queue q holds two nodes: p, under any name, and
-// then behind.
 func (c *check) wantOneName(s session, when string, p, behind driver.Place) {
 	if nodes := c.list(s, "q"); len(nodes) != 2 || nodes[0].Seq != p.Seq || nodes[1] != behind.Node {
 		c.fatalf("%s List returned %v, expected sequence %d under one name and then %v", when, nodes, p.Seq, behind.Node)

@@ -15,7 +15,6 @@ const (
 
 var releasedCases = []testCase{
 	{name: "a-release-wakes-the-watches", why: whyWatch, run: waiters(func(c *check, a, b session) {
-		// The node ahead is watched with a token, by name alone, and by Create.
 		for range 10 {
 			p := c.create(a, "q", writer)
 			q := c.join(b, "q", writer, last)
@@ -156,9 +155,8 @@ var releasedCases = []testCase{
 }
 
 // notOvertaken returns a case in which a contender's own node goes, and then
-// the node ahead is released. If a watch still sends Released, it must also end
-// at once, because a Released from an open watch would make the contender
-// believe that it holds the lock.
+// the node ahead is released. A watch that sends Released must also end at
+// once, because otherwise the contender would believe that it holds the lock.
 func notOvertaken(rounds int, own event) func(*check) {
 	round := func(armed int) func(*check) {
 		return waiters(func(c *check, a, b session) {

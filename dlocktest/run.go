@@ -46,8 +46,6 @@ func Run(t *testing.T, config Config) {
 	t.Log(s.String())
 }
 
-// runEach calls f for every item, in sequence or in parallel, and returns when
-// all calls have returned.
 func runEach[T any](parallel bool, items []T, f func(T)) {
 	var wg sync.WaitGroup
 	for _, item := range items {
@@ -84,7 +82,6 @@ var rules = []rule{
 	{0, "locks", lockCases},
 }
 
-// summary counts the outcomes of cases for each rule, by the rule's id.
 type summary struct {
 	have need
 
@@ -105,8 +102,6 @@ func newSummary(have need) *summary {
 	return s
 }
 
-// run runs a case and counts its outcome, or skips it if a hook or ability that
-// it needs is missing.
 func (s *summary) run(t *testing.T, config Config, r rule, k testCase) {
 	t.Helper()
 	if !s.canRun(t, r, k, config.Complete) {
@@ -155,8 +150,6 @@ func (s *summary) String() string {
 	return b.String()
 }
 
-// describe summarizes the outcomes of a rule, which has the given number of
-// cases.
 func (o *outcomes) describe(all int) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }

@@ -15,9 +15,8 @@ import (
 
 const configEnv = "DLOCKTEST_CONFIG"
 
-// configs are unusual configurations, such as those that lack hooks or have
-// failing ones. Each runs in a child process, because the kit may fail the test
-// that runs it. Each function changes the configuration of a sound driver.
+// Each of these configurations of a sound driver runs in a child process,
+// because the kit may fail the test that runs it.
 var configs = map[string]func(c *Config){
 	"only New": func(c *Config) {
 		*c = Config{New: configOf(func(s *faulty) { s.bare = true }).New, SessionTimeout: soundTimeout}
@@ -104,8 +103,6 @@ func losing(n int32, in faults.Op) Config {
 	}))
 }
 
-// TestConfigured runs the kit with one of the configs. It is skipped unless
-// another test has started this process for it.
 func TestConfigured(t *testing.T) {
 	name := os.Getenv(configEnv)
 	if name == "" {
@@ -116,7 +113,6 @@ func TestConfigured(t *testing.T) {
 	Run(t, config)
 }
 
-// runs lists runs of the kit, each with its config and its expected output.
 var runs = []struct {
 	config, cases string
 	passes        bool

@@ -109,8 +109,8 @@ var aheadSabotages = []sabotage{
 		})},
 }
 
-// tells makes Create return ahead(nodes, own) as the nodes ahead, where nodes
-// are the right ones and own is the new node.
+// tells makes Create return the nodes ahead as changed by the function ahead,
+// which also gets the new node.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) plant {
 	return after(faults.OpCreate, func(r *request) { r.joined.Ahead = ahead(r.joined.Ahead, r.joined.Node) })
 }
@@ -123,7 +123,6 @@ func only(counts func(driver.Node) bool) func([]driver.Node, driver.Node) []driv
 	}
 }
 
-// armsItself makes Create call the function arm instead of arming a watch.
 func armsItself(arm func(r *request, behind func([]driver.Node) int)) plant {
 	return on(faults.OpCreate, func(r *request, send func()) {
 		behind := r.spec.Predecessor

@@ -25,7 +25,6 @@ func checking(check func(ctx context.Context, st store) ([]driver.Finding, error
 	return func(s *faulty) { s.check = check }
 }
 
-// finding makes Check apply change to each of its findings.
 func finding(change func(*driver.Finding)) plant {
 	return checking(func(ctx context.Context, st store) ([]driver.Finding, error) {
 		found, err := st.Store.Check(ctx)

@@ -134,7 +134,6 @@ func losesCreates(after handler) plant {
 
 func leavesIt(r *request, _ func()) { r.err = errReset }
 
-// adopt makes Create return the existing node n.
 func (r *request) adopt(n driver.Node) {
 	info, err := r.s.Read(r.ctx, r.queue, n.Name)
 	r.joined, r.watch, r.err = driver.Joined{Place: driver.Place{Node: n, Token: info.Token}}, driver.Watch{}, err

@@ -120,7 +120,6 @@ func (f *firstSession) or(s base) base {
 	return f.s
 }
 
-// endsWith makes Err report the end of the session when done is closed.
 func (s *faulty) endsWith(done <-chan struct{}) {
 	s.done = done
 	s.err = func() error {

@@ -72,7 +72,6 @@ var nameSabotages = []sabotage{
 		confuses(faults.OpSetValue, driver.ErrBadName, driver.ErrGone)},
 }
 
-// shows makes Create and List return the nodes with other names.
 func shows(other func(driver.Node) driver.Node) plant {
 	return all(
 		after(faults.OpCreate, func(r *request) { r.joined.Node = other(r.joined.Node) }),
@@ -84,8 +83,7 @@ func shows(other func(driver.Node) driver.Node) plant {
 }
 
 // renames changes the names of queues before each request, as if the driver
-// encoded them wrongly. It does not change invalid names, except those that are
-// too long.
+// encoded them wrongly.
 func renames(name func(string) string) plant {
 	return func(s *faulty) {
 		for op := faults.OpCreate; op <= faults.OpValue; op++ {

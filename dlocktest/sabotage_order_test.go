@@ -61,7 +61,6 @@ var orderSabotages = []sabotage{
 		after(faults.OpList, func(r *request) { r.nodes = r.nodes[:min(len(r.nodes), 1000)] })},
 }
 
-// uncommitted holds the nodes whose transactions are still open.
 type uncommitted struct {
 	mu    sync.Mutex
 	nodes []driver.Node

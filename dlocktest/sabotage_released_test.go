@@ -144,7 +144,6 @@ func (s *faulty) release(nodes *places) {
 	nodes.each(func(queue string, p driver.Place) { _ = s.Delete(context.Background(), queue, p, driver.Released) })
 }
 
-// onRelease calls f before each Delete with the cause Released.
 func (s *faulty) onRelease(f func(r *request)) {
 	s.on(faults.OpDelete, func(r *request, send func()) {
 		if r.why == driver.Released {
@@ -163,8 +162,9 @@ func (s *faulty) judges(isRelease func(r *request) bool) {
 	})
 }
 
-// overtaking makes watches send Released after their own node is gone, if
-// fails(s, itself) is true; itself means that the session deleted that node.
+// overtaking makes some watches send Released after their own node is gone:
+// those for which fails returns true. Its parameter itself is set if the
+// session deleted that node.
 func overtaking(fails func(s *faulty, itself bool) bool) plant {
 	return watching(func(r *request, send func()) {
 		if send(); r.err != nil || len(r.ahead) == 0 || !there(r.s, r.queue, r.place.Name) {
@@ -192,8 +192,6 @@ type (
 
 func notItself(s *faulty, itself bool) bool { return !itself && s.Err() == nil }
 
-// hearsOf waits up to about 40 ms for the node ahead to be released, and reports
-// whether it was.
 func hearsOf(r *request) bool {
 	for range 40 {
 		if _, released := inStore[releases](r.s).Load(r.ahead[0]); released {

@@ -17,7 +17,6 @@ type sabotage struct {
 	plant plant
 }
 
-// sabotages maps the id of each rule to the sabotages that break it.
 var sabotages = map[string][]sabotage{
 	"rule01":   orderSabotages,
 	"rule02":   nameSabotages,
@@ -57,12 +56,8 @@ func TestEveryRuleIsBrokenInTwoWaysAtLeast(t *testing.T) {
 	}
 }
 
-// sabotageEnv is the environment variable by which the test tells a child
-// process which broken driver to run.
 const sabotageEnv = "DLOCKTEST_SABOTAGE"
 
-// TestSabotaged runs the kit on one broken driver. It is skipped unless another
-// test has started this process for it.
 func TestSabotaged(t *testing.T) {
 	name := os.Getenv(sabotageEnv)
 	if name == "" {

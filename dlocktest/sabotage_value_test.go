@@ -116,7 +116,6 @@ var valueSabotages = []sabotage{
 		after(faults.OpCreate, func(r *request) { r.joined.Created = time.Now().Add(time.Minute) })},
 }
 
-// wrongValues holds the values that the sessions of one store have set wrongly.
 type wrongValues struct {
 	mu       sync.Mutex
 	of       map[string]wrongValue
@@ -149,7 +148,6 @@ func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }
 
-// valuesAt keeps the value of a queue under another name.
 func valuesAt(name func(queue string) string) plant { return wrongly(ownNode, name) }
 
 func wrongly(allowed func(r *request) error, name func(queue string) string) plant {
@@ -179,7 +177,6 @@ func wrongly(allowed func(r *request) error, name func(queue string) string) pla
 	}
 }
 
-// ownNode returns an error unless the session's own node is in the queue.
 func ownNode(r *request) error {
 	nodes, err := r.s.base.List(r.ctx, r.queue)
 	for _, n := range nodes {

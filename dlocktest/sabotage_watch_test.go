@@ -177,7 +177,6 @@ var watchSabotages = []sabotage{
 
 func never() bool { return false }
 
-// armings are the methods that arm watches.
 var armings = []faults.Op{faults.OpCreate, faults.OpWatch, faults.OpWatchQueue}
 
 // watching makes h handle calls of Watch. Create arms no watch.
@@ -249,9 +248,8 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-// watchGroups replaces each watch by the one that the function join returns for
-// it. The key is the same for all watches of a queue, or of the node that the
-// function group returns for a call of Watch.
+// watchGroups replaces each watch by the result of join, whose key is the queue
+// or, for Watch, the node that group returns.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -265,8 +263,8 @@ func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Wat
 	}
 }
 
-// stopping makes Stop of a watch first call the function that with(s) returns,
-// and tell it whether Stop was called before.
+// stopping makes a watch's Stop first call the function stop. The argument
+// twice says whether Stop was called before.
 func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	return func(s *faulty) {
 		stop := with(s)
@@ -296,7 +294,6 @@ func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	}
 }
 
-// pollingQueues makes WatchQueue poll and compare versions of the queue's list.
 func pollingQueues(version func(latest int64, nodes []driver.Node) string) plant {
 	return func(s *faulty) {
 		latest := inStore[atomic.Int64](s)
@@ -313,8 +310,6 @@ func pollingQueues(version func(latest int64, nodes []driver.Node) string) plant
 	}
 }
 
-// poll returns a watch that ends when the function over returns true, or when
-// its session ends.
 func poll(s base, over func() bool) driver.Watch {
 	out, quit := make(chan driver.Cause), make(chan struct{})
 	go func() {

@@ -77,7 +77,6 @@ func (s store) Connect(ctx context.Context) (driver.Session, error) {
 	return outer, nil
 }
 
-// bare is a session without the methods of driver.Inspector.
 type bare struct{ driver.Session }
 
 func ownerOf(s driver.Session) owner {
@@ -213,7 +212,6 @@ func TestSoundDriverPasses(t *testing.T) {
 	}
 }
 
-// plain sessions have no optional abilities.
 func plain(s *faulty) {
 	s.bare = true
 	unknowing(s)

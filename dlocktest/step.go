@@ -18,8 +18,6 @@ import (
 
 const retryPause = 5 * time.Millisecond
 
-// retry repeats call until the store is available. An error other than
-// ErrUnavailable fails the case.
 func (c *check) retry(what string, call func() error) {
 	wait := c.startWait()
 	for {
@@ -39,7 +37,6 @@ func (c *check) retry(what string, call func() error) {
 	}
 }
 
-// ask is like retry, for a call with a result.
 func ask[T any](c *check, what string, call func() (T, error)) (result T) {
 	c.retry(what, func() (err error) {
 		result, err = call()
@@ -48,8 +45,6 @@ func ask[T any](c *check, what string, call func() (T, error)) (result T) {
 	return result
 }
 
-// eventually calls the function look until it is satisfied, and returns what it
-// found last. If that takes too long, the case fails.
 func (c *check) eventually(look func() (found any, satisfied bool), what string, args ...any) any {
 	wait := c.startWait()
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -66,7 +61,6 @@ func (c *check) eventually(look func() (found any, satisfied bool), what string,
 	}
 }
 
-// await receives from ch. If that takes too long, the case fails.
 func await[T any](c *check, ch <-chan T, late string, args ...any) (value T, open bool) {
 	wait := c.startWait()
 	select {
@@ -95,10 +89,8 @@ func (c *check) together(n int, f func(i int)) {
 	}
 }
 
-// atOnce runs the functions concurrently, as together does.
 func (c *check) atOnce(all ...func()) { c.together(len(all), func(i int) { all[i]() }) }
 
-// during calls the function work, and meanwhile each of looks repeatedly.
 func (c *check) during(work func(), looks ...func()) {
 	var over atomic.Bool
 	c.together(len(looks)+1, func(i int) {
@@ -154,8 +146,7 @@ func (c *check) awaitSessionEnd(s session, after string) {
 	c.wantEnded("Err", s.Err())
 }
 
-// join creates a node and returns all that Create returns. With a predecessor
-// function, the driver may also arm a watch.
+// join creates a node. With a predecessor function, the driver may arm a watch.
 func (c *check) join(s session, queue, prefix string, predecessor func([]driver.Node) int) driver.Joined {
 	return ask(c, fmt.Sprintf("Create(%q, %q)", queue, prefix), func() (driver.Joined, error) {
 		return tryJoin(c.ctx, s, queue, prefix, predecessor)
@@ -209,9 +200,8 @@ func (c *check) list(s session, queue string) []driver.Node {
 	return ask(c, fmt.Sprintf("List(%q)", queue), func() ([]driver.Node, error) { return s.List(c.ctx, queue) })
 }
 
-// listAfterWrite returns the current state of a queue. A server that lags may
-// answer List with old state, but must include the session's own latest write,
-// so listAfterWrite creates and deletes a node as well.
+// listAfterWrite creates and deletes a node, because a server that lags may
+// return an old list, but must include the session's own latest write.
 func (c *check) listAfterWrite(s session, queue string) []driver.Node {
 	p := c.create(s, queue, "probe-R-")
 	nodes := c.list(s, queue)

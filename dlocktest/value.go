@@ -245,8 +245,8 @@ func (c *check) value(s session, queue string) (value []byte, token int64) {
 	return value, token
 }
 
-// wantValue checks the value that Value returns for a queue, and its token. A
-// token of zero means that there must be no value.
+// wantValue checks the value of a queue and its token. A token of zero means
+// that there must be no value.
 func (c *check) wantValue(what string, s session, queue, value string, token int64) {
 	got, by := c.value(s, queue)
 	if string(got) != value || by != token || token == 0 && got != nil {

@@ -20,8 +20,6 @@ func (c *check) wantNodes(what string, got []driver.Node, want ...driver.Node) {
 	}
 }
 
-// wantAhead checks the nodes ahead that Create returned, unless the driver does
-// not know them.
 func (c *check) wantAhead(j driver.Joined, want ...driver.Node) {
 	if j.Known && !slices.Equal(j.Ahead, want) {
 		c.errorf("Create of %s returned the nodes ahead %v, expected %v, as List returns them", j.Name, j.Ahead, want)
@@ -39,8 +37,6 @@ func checkName(c *check, p driver.Place, prefix string) {
 	}
 }
 
-// wantError checks that an error matches the wanted one, and that it does not
-// match ErrUnavailable.
 func (c *check) wantError(what string, err, want error) {
 	switch {
 	case !errors.Is(err, want):
@@ -68,8 +64,7 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls returns, by name, a function for each method that sends requests to the
-// store. Optional methods that the driver does not support are left out.
+// calls omits optional methods that the driver does not support.
 func (c *check) calls(ctx context.Context, s session, queue string, p driver.Place) map[string]func() error {
 	all := map[string]func() error{
 		"Create":                  func() error { _, err := tryCreate(ctx, s, queue, writer); return err },

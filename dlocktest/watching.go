@@ -87,8 +87,6 @@ func (c *check) awaitEnd(w driver.Watch, after string, args ...any) (released bo
 	}
 }
 
-// wantUnreleasedEnd waits for a watch to end and fails if it sends Released
-// first.
 func (c *check) wantUnreleasedEnd(w driver.Watch, after string, args ...any) {
 	if c.awaitEnd(w, after, args...) {
 		c.errorf("the watch sent Released after %s, expected its end alone: Released is for the release of a node ahead only (rule 13)", fmt.Sprintf(after, args...))
@@ -101,8 +99,8 @@ func wantUnreleasedEnds(c *check, watches []driver.Watch, after string, args ...
 	})
 }
 
-// wantEndedWatch fails if the watch that Watch has just returned is open. If a
-// watched node is not in the queue, the watch must end before Watch returns.
+// wantEndedWatch checks a watch that Watch has just returned. If a watched node
+// is not in the queue, the watch must already have ended.
 func (c *check) wantEndedWatch(w driver.Watch, after string, args ...any) {
 	if !hasNews(w.C) {
 		c.fatalf("Watch returned an open watch after %s, expected one that has ended", fmt.Sprintf(after, args...))
@@ -119,8 +117,6 @@ func (c *check) endsEarly(w driver.Watch) bool {
 	}
 }
 
-// nodeWithWatches creates a node that is watched in every way: as the own node
-// of a session, as a node ahead, and as part of the queue.
 func nodeWithWatches(c *check, a, b session) (driver.Place, []driver.Watch) {
 	p := c.create(a, "q", writer)
 	_, first := c.waitFor(b, "q", p.Node)
@@ -169,10 +165,9 @@ func endsWatches(end event) func(*check) {
 	})
 }
 
-// endsWatchByName returns a case in which a session watches another session's
-// node, as observers do. The watch may occasionally end early. An early end in
-// every round is a failure, because it would make observers list the queue all
-// the time.
+// endsWatchByName is for a session that watches another session's node, as
+// observers do. An early end in every round is a failure, because it would make
+// observers list the queue all the time.
 func endsWatchByName(ends ...event) func(*check) {
 	return pair(func(c *check, a, b session) {
 		early := 0
@@ -195,8 +190,6 @@ func endsWatchByName(ends ...event) func(*check) {
 	})
 }
 
-// queueSees returns a case in which two sessions watch a queue, and a change by
-// one of them must end both watches.
 func queueSees(change event) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for i := 0; i < 2 && !c.isEnding(a); i++ {

@@ -87,7 +87,6 @@ func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
 	}
 }
 
-// node is the JSON form of a node in an entry.
 type node struct {
 	Name          string
 	Token, Number int64
@@ -95,7 +94,6 @@ type node struct {
 	Data          []byte
 }
 
-// nodes returns the nodes in an entry, and all fields of the entry's value.
 func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	value = make(map[string]json.RawMessage)
 	base := int64(0)
@@ -109,8 +107,8 @@ func nodes(e cas.Entry) (nodes []node, value map[string]json.RawMessage) {
 	return nodes, value
 }
 
-// edit replaces the nodes of a queue by what change returns for them, as an
-// operator would. If that is nil, edit removes the key.
+// edit replaces a queue's nodes by the result of change, as an operator would,
+// and removes the key if the result is nil.
 func edit(t *testing.T, kv cas.KV, key string, change func([]node) []node) {
 	for t.Context().Err() == nil {
 		e, err := kv.Get(t.Context(), key)
@@ -156,7 +154,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// link is a session's connection.
 type link struct {
 	cas.KV
 	admin cas.KV
@@ -198,8 +195,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request sends a request over the link, with the link's faults. A fault that
-// is meant for the next request of one op applies if is(op) returns true.
+// request sends a request over the link, with the link's delay and faults. A
+// fault set for an op applies if is(op) is true.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay
@@ -256,7 +253,6 @@ func (l *link) changes(e cas.Entry, op faults.Op) bool {
 	return strings.HasPrefix(e.Key, "q/") && slices.Contains(kinds[1+cmp.Compare(len(after), len(before))], op)
 }
 
-// watcher is a link to a store with notices.
 type watcher struct {
 	*link
 	of cas.Watcher

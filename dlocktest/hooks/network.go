@@ -31,7 +31,6 @@ type Network struct {
 	closed bool // guarded by mu
 }
 
-// line is a connection through a Network.
 type line struct {
 	notices bool // guarded by Network.linesMu; the session has sent Network.notices
 	silent  bool // guarded by Network.linesMu; nothing more is received

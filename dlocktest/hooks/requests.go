@@ -51,7 +51,6 @@ func (r *Requests) handle(f sender) {
 
 var methods = map[faults.Op]string{faults.OpCreate: "Create", faults.OpList: "List", faults.OpDelete: "Delete", faults.OpReplace: "Replace", faults.OpSetValue: "SetValue"}
 
-// next makes f handle the next request for op.
 func (r *Requests) next(op faults.Op, f sender) {
 	var once sync.Once
 	r.handle(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
@@ -163,7 +162,6 @@ func (r *Requests) request(ctx context.Context, method string, send func(context
 	return err
 }
 
-// lose waits until the cut ends or ctx ends, and returns errLost.
 func lose(ctx context.Context, healed chan struct{}) error {
 	select {
 	case <-healed:

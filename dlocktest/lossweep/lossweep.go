@@ -77,7 +77,6 @@ type Sweep struct {
 	err      error    // what work returned
 }
 
-// hold is the state of one grant of a lock.
 type hold struct {
 	held, lost bool
 	told       chan struct{} // closed when the client knows that the lock is no longer held
@@ -93,8 +92,9 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 	return s
 }
 
-// obstruct keeps the function from getting a lock, if s.moment says so, until
-// stop is called: for an hour at most, as the function may wait for ever.
+// obstruct keeps the function under test from getting a lock, if s.moment says
+// so, until stop is called. It gives up after an hour, because the function may
+// wait for ever.
 func (s *Sweep) obstruct() (stop func()) {
 	var end func()
 	switch {
@@ -117,8 +117,6 @@ func (s *Sweep) obstruct() (stop func()) {
 	}
 }
 
-// moments returns all moments at which a run that makes the same requests and
-// writes as s can lose its locks, or fail to get one.
 func (s *Sweep) moments() (all []moment) {
 	for _, how := range []string{"expired", "paused"} {
 		for i, op := range s.requests {
@@ -142,7 +140,6 @@ func (s *Sweep) Client(opts ...dlock.Option) *dlock.Client {
 	return c
 }
 
-// trace returns callbacks that keep track of which locks are held.
 func (s *Sweep) trace() *recipes.Trace {
 	type node struct {
 		lock string
@@ -176,9 +173,8 @@ func (s *Sweep) trace() *recipes.Trace {
 	}
 }
 
-// plan is called at each request. It makes the clients lose their locks before
-// the request that s.moment chooses. Connect and Close do not count as
-// requests.
+// plan makes the clients lose their locks before the request that s.moment
+// chooses. Connect and Close do not count as requests.
 func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 	if r.Stage != faults.StageRequest || r.Op == faults.OpConnect || r.Op == faults.OpClose {
 		return faults.Fault{}
@@ -277,8 +273,6 @@ func (s *Sweep) problem(what, why string) {
 	s.problems = append(s.problems, text)
 }
 
-// callers returns the source lines of the program that led to a call of Write
-// or WriteToken.
 func callers() string {
 	_, here, _, _ := runtime.Caller(0)
 	pcs := make([]uintptr, 32)

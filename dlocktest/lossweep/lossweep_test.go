@@ -17,7 +17,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// recorder records the errors and logs that a sweep reports to its test.
 type recorder struct {
 	testing.TB
 	errors, logs []string
@@ -27,8 +26,8 @@ func (r *recorder) Error(args ...any)                 { r.errors = append(r.erro
 func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
 
-// found returns the failures and logs that Run would report for work. The keys
-// of the maps are the names of the moments at which locks are lost.
+// found returns the failures and logs that Run would report for work, by the
+// name of the moment at which locks are lost.
 func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
 	t.Helper()
 	failures, logs = make(map[string]string), make(map[string]string)
@@ -75,8 +74,8 @@ func locked(work func(t *testing.T, s *Sweep, l *dlock.Lock) error) func(*testin
 	}
 }
 
-// steps returns a function for Run to test. The function writes three times
-// under a lock and calls check before each write.
+// steps returns a function for Run that writes three times under a lock and
+// calls check before each write.
 func steps(check func(ctx context.Context, lock *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return locked(func(t *testing.T, s *Sweep, l *dlock.Lock) (err error) {
 		defer func() { err = errors.Join(err, l.Unlock()) }()
