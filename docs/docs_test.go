@@ -30,8 +30,6 @@ import (
 
 const root = ".."
 
-// pages returns the text of each documentation page, by its path from the
-// repository root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{
@@ -57,7 +55,6 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// block is a fenced code block of a page.
 type block struct {
 	page, info, text string
 	line             int
@@ -65,7 +62,6 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// blocks returns all code blocks in the given language, of all pages.
 func blocks(t *testing.T, language string) (found []block) {
 	t.Helper()
 	for page, text := range pages(t) {
@@ -114,8 +110,6 @@ func TestEveryBlockOfGoIsExcerptOrProgram(t *testing.T) {
 	}
 }
 
-// occurs reports whether text is part of a file and begins at the start of a
-// line.
 func occurs(file, text string) bool { return strings.Contains("\n"+file, "\n"+text) }
 
 func TestAnExcerptIsFoundInWholeLinesOnly(t *testing.T) {
@@ -138,8 +132,6 @@ func compiles(t *testing.T, b block) {
 	assert.Empty(t, string(formatted), "%v is not as gofmt has it", b)
 }
 
-// TestTheQuickStartRuns runs the first program of README.md, and compiles it with
-// the change that the page shows for another store.
 func TestTheQuickStartRuns(t *testing.T) {
 	readme := fenced(t, "README.md", read(t, "README.md"))
 	first := func(info string) block {
@@ -199,8 +191,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 
 var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
-// anchors returns the anchors that GitHub derives from a page's headings, as
-// links name them.
+// anchors returns the anchors that GitHub derives from the headings.
 func anchors(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		heading, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
@@ -259,8 +250,6 @@ func TestEveryCommandExists(t *testing.T) {
 	}
 }
 
-// hasTests checks a go test command of a page: the package exists, has tests
-// that the patterns match, and defines the flags that follow its name.
 func hasTests(t *testing.T, b block, words []string) {
 	t.Helper()
 	module := ""
@@ -307,8 +296,6 @@ func patterns(words []string) (found []string) {
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`)
 
-// hasTest reports whether the source code has a test, benchmark, example or
-// fuzz target whose name matches the pattern.
 func hasTest(source, pattern string) bool {
 	matches, err := regexp.Compile(pattern)
 	return err == nil && slices.ContainsFunc(testFunc.FindAllStringSubmatch(source, -1), func(m []string) bool {
@@ -325,7 +312,6 @@ func TestPatternsSelectTestsThatExist(t *testing.T) {
 	assert.False(t, hasTest(source, "("))
 }
 
-// hasBenchFlags checks that package bench defines each flag among the words.
 func hasBenchFlags(t *testing.T, b block, words []string) {
 	for _, flag := range words {
 		if name, is := strings.CutPrefix(flag, "-"); is {
@@ -334,7 +320,6 @@ func hasBenchFlags(t *testing.T, b block, words []string) {
 	}
 }
 
-// readAll returns the concatenated Go files of a package.
 func readAll(t *testing.T, dir string) string {
 	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 	require.NoError(t, err)
@@ -349,8 +334,6 @@ func readAll(t *testing.T, dir string) string {
 
 var helpTexts = make(map[string]string) // what hasFlags has read, by command
 
-// hasFlags runs a dlock command with -h and checks that the help names each
-// flag that a page uses.
 func hasFlags(t *testing.T, b block, command string, args []string) {
 	t.Helper()
 	out, known := helpTexts[command]
@@ -421,7 +404,6 @@ func TestEveryParameterIsTaken(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// readTree returns the concatenated files below dir whose names want accepts.
 func readTree(t *testing.T, dir string, want func(name string) bool) string {
 	t.Helper()
 	var all strings.Builder
@@ -436,8 +418,6 @@ func readTree(t *testing.T, dir string, want func(name string) bool) string {
 	return all.String()
 }
 
-// TestEveryTestThatIsNamedExists checks that every test that a page mentions by
-// its full name exists.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	named := 0
@@ -455,9 +435,7 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 // -run pattern.
 var caseOfKit = regexp.MustCompile("(?:`|//)([a-z][a-z']*(?:-[a-z']+){2,})(?:`|')")
 
-// TestEveryCaseThatIsNamedExists checks that the conformance kit has the cases
-// named by the page for authors of drivers. It skips other pages, which name
-// settings that look like cases.
+// Only this page is checked, because others name settings that look like cases.
 func TestEveryCaseThatIsNamedExists(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\bname: "([^"]+)"`).FindAllStringSubmatch(readAll(t, "dlocktest"), -1) {
@@ -471,8 +449,6 @@ func TestEveryCaseThatIsNamedExists(t *testing.T) {
 	}
 }
 
-// TestEveryNameForDriversExists checks that packages export the names, such as
-// driver.NewLease, that docs/contribute/writing-a-driver.md mentions.
 func TestEveryNameForDriversExists(t *testing.T) {
 	page := read(t, "docs/contribute/writing-a-driver.md")
 	for dir, names := range map[string]string{
@@ -513,8 +489,6 @@ func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	}
 }
 
-// packages returns the directories with Go files other than tests, by their
-// paths from the repository root.
 func packages(t *testing.T) []string {
 	t.Helper()
 	found := make(map[string]bool)
@@ -535,14 +509,12 @@ func packages(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// isPublic reports whether other modules can import the package in dir.
 func isPublic(t *testing.T, dir string) bool {
 	return !strings.Contains("/"+dir+"/", "/internal/") && !strings.Contains("\n"+readAll(t, dir), "\npackage main\n")
 }
 
-// TestTheMapNamesEveryPackage checks that the map in CONTRIBUTING.md lists
-// every package. A row also covers the packages below its directory, except
-// those that other modules can import.
+// A row of the map in CONTRIBUTING.md also covers the packages below its
+// directory, except those that other modules can import.
 func TestTheMapNamesEveryPackage(t *testing.T) {
 	_, table, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Map of the packages\n")
 	require.True(t, found)
@@ -564,8 +536,6 @@ func TestTheMapNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// TestTheArrowsOfTheMapAreTheImports checks that the arrows of the diagram in
-// CONTRIBUTING.md are the imports of the packages in it.
 func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	_, diagram, found := strings.Cut(read(t, "CONTRIBUTING.md"), "```mermaid\nflowchart TD\n")
 	require.True(t, found)
@@ -592,8 +562,6 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 
 type imported struct{ from, to string } // import paths
 
-// importsOf returns the imports of the packages that match a pattern, in the
-// workspace, which has all modules.
 func importsOf(t *testing.T, pattern string) (found []imported) {
 	list := exec.Command("go", "list", "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}} {{.}}{{"\n"}}{{end}}`, pattern)
 	list.Dir, list.Env = root, append(os.Environ(), "GOWORK=")
@@ -606,9 +574,8 @@ func importsOf(t *testing.T, pattern string) (found []imported) {
 	return found
 }
 
-// TestDriversOfContribImportPublicPackages checks that the drivers below
-// contrib import nothing that another project's driver could not import, and no
-// package whose name ends in test. Such packages themselves are not checked.
+// Drivers below contrib must import nothing that another project's driver could
+// not import, and no package for tests.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	const module = "github.com/dlock-go/dlock/"
 	checked := 0
@@ -624,9 +591,8 @@ func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	require.Greater(t, checked, 20)
 }
 
-// TestThePathsOfContributingExist checks the two tables of CONTRIBUTING.md that
-// say where a change and where a test belongs. Each name in code style must be
-// a path.
+// Each name in code style must be a path in the two tables of CONTRIBUTING.md
+// that say where a change and where a test belongs.
 func TestThePathsOfContributingExist(t *testing.T) {
 	_, tables, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where a change belongs\n")
 	require.True(t, found)
@@ -641,9 +607,6 @@ func TestThePathsOfContributingExist(t *testing.T) {
 	}
 }
 
-// TestEveryPublicPackageHasADocFileAndAnExample checks that every public
-// package has a doc.go with the package comment, and an example that runs as a
-// test.
 func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
 	for _, dir := range packages(t) {
 		if !isPublic(t, dir) {
@@ -694,7 +657,6 @@ func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	}
 }
 
-// beatOf returns the time between two heartbeats.
 func beatOf(t *testing.T, timeout time.Duration) (beat time.Duration) {
 	synctest.Test(t, func(*testing.T) {
 		lease, began := driver.NewLease(timeout, 0), time.Now()

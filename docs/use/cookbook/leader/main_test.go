@@ -44,7 +44,6 @@ func TestTheProgramEndsAtASignal(t *testing.T) {
 	}
 }
 
-// record collects events, in order.
 type record struct {
 	mu     sync.Mutex
 	events []string

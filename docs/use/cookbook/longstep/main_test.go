@@ -22,8 +22,6 @@ func Example() {
 	// Output: sent 575633798 with token 1
 }
 
-// The process is paused while it computes, and another process gets the lock
-// meanwhile.
 func TestAPausedProcessSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()

@@ -27,7 +27,6 @@ func Example() {
 	// paid C
 }
 
-// fakeBank is a bank that calls pay for each payment.
 type fakeBank struct{ pay func(invoice string) }
 
 func (fakeBank) Open(context.Context) ([]string, error) { return []string{"A", "B", "C"}, nil }

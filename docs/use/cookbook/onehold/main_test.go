@@ -24,8 +24,6 @@ func Example() {
 	// Output: sales by token: map[1:100]
 }
 
-// shared returns a store, a hold of a lock in it, and the lock of another
-// client.
 func shared(t *testing.T) (*memdriver.Store, *hold, *dlock.RWMutex) {
 	store := memdriver.New()
 	ours, theirs := dlock.NewClient(store), dlock.NewClient(store)

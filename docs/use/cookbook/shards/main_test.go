@@ -44,7 +44,6 @@ func TestTheProgramEndsAtASignal(t *testing.T) {
 	}
 }
 
-// steps records which shards each machine works on.
 type steps struct {
 	mu     sync.Mutex
 	shards map[string]map[int]bool
