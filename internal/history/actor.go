@@ -36,8 +36,7 @@ func (s *slot) client() *client {
 	return s.now
 }
 
-// renew opens a new client and returns the previous one, which the caller must
-// close.
+// renew returns the previous client, which the caller must close.
 func (s *slot) renew() (old *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,9 +44,8 @@ func (s *slot) renew() (old *client) {
 	return old
 }
 
-// replace closes the client of a slot and opens a new one. The actors keep
-// calling the old client meanwhile, which tests that a closed client refuses
-// calls.
+// replace closes the client of a slot and opens a new one. Meanwhile the actors
+// keep calling the closed client, which must refuse.
 func (s *slot) replace(r *recorder) error {
 	err := r.close(s.client())
 	s.renew()
@@ -56,9 +54,8 @@ func (s *slot) replace(r *recorder) error {
 
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// actor is a goroutine that acquires and releases locks of a client at random.
-// It has its own random source, so that its actions do not depend on other
-// actors.
+// actor acquires and releases locks of a client at random. It has its own
+// random source, so that its actions do not depend on other actors.
 type actor struct {
 	*recorder
 	pace
@@ -158,7 +155,6 @@ func (a *actor) round() {
 	}
 }
 
-// draw chooses at random which call an attempt makes.
 func (a *actor) draw(at *attempt) {
 	at.mode, at.try = dlock.Exclusive, a.chance(17)
 	switch n := a.rand.IntN(100); {
@@ -285,8 +281,6 @@ func (a *actor) trace(at *attempt) *recipes.Trace {
 	}
 }
 
-// use keeps a lock for a while and then unlocks it. Sometimes it also takes
-// another lock with this lock's context, or re-enters or downgrades this lock.
 func (a *actor) use(h *handle, depth int) {
 	ctx := h.lock.Context(context.Background())
 	held := a.hold(h)
@@ -327,8 +321,6 @@ func (a *actor) use(h *handle, depth int) {
 	}
 }
 
-// again re-enters the lock with the context ctx. Sometimes it does so from
-// another goroutine, or unlocks the outer Lock before the inner one.
 func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.WaitGroup) {
 	b := *a
 	b.id, b.rand = 10*a.id+depth, rand.New(rand.NewPCG(a.rand.Uint64(), 2))
@@ -351,9 +343,8 @@ func (a *actor) again(ctx context.Context, h *handle, depth int, inside *sync.Wa
 	}
 }
 
-// nest takes the lock "q" with the context of "p", and then enters "p" again
-// with the context of "q". Only holders of "p" ask for "q", so deadlocks are
-// impossible.
+// nest takes the lock "q" while it holds "p". Only holders of "p" ask for "q",
+// so there are no deadlocks.
 func (a *actor) nest(ctx context.Context, h *handle) {
 	at := &attempt{client: h.client, queue: "q", within: h, mode: dlock.Shared, limit: a.span(a.deadline), limited: true}
 	if nested := a.call(ctx, at, dlock.WithTimeout(at.limit)); nested != nil {
@@ -362,7 +353,6 @@ func (a *actor) nest(ctx context.Context, h *handle) {
 	}
 }
 
-// reenter tries to take the lock of h again, and gives it back at once.
 func (a *actor) reenter(ctx context.Context, h *handle) {
 	a.reenterWith(ctx, &attempt{client: h.client, queue: h.queue, within: h})
 }
@@ -373,7 +363,6 @@ func (a *actor) reenterWith(ctx context.Context, at *attempt) {
 	}
 }
 
-// hold keeps the lock for a while, and reports whether it is held at the end.
 func (a *actor) hold(h *handle) bool {
 	limit, looks := a.brief, 1+a.rand.IntN(3)
 	switch n := a.rand.IntN(100); {
@@ -400,8 +389,6 @@ func (a *actor) hold(h *handle) bool {
 	return true
 }
 
-// checkLossSignals requires that, after a loss, Lost is closed and the contexts
-// of the lock end with ErrLost.
 func (a *actor) checkLossSignals(h *handle) {
 	if errors.Is(h.lock.Err(), dlock.ErrNotHeld) {
 		return
@@ -427,7 +414,6 @@ func (a *actor) lower(h *handle) {
 	a.ask(a.id, h)
 }
 
-// giveBack unlocks the lock. If it is unlocked already, Unlock must fail.
 func (a *actor) giveBack(h *handle) {
 	if h.given != nil {
 		if err := h.lock.Unlock(); !errors.Is(err, dlock.ErrNotHeld) && !errors.Is(err, dlock.ErrLost) {
@@ -447,8 +433,6 @@ func (a *actor) giveBack(h *handle) {
 	a.ended(h, "unlock", err)
 }
 
-// ended records a complaint if err is not an error that Unlock or Downgrade may
-// return.
 func (a *actor) ended(h *handle, call string, err error) {
 	closing := false
 	a.note(func() { closing = h.client.closed != nil })

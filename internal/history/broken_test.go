@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// hasty is a broken session. Its Create reports no node ahead, so that every
+// A hasty session wrongly returns no node ahead from Create, so that every
 // contender is granted the lock at once.
 type hasty struct{ driver.Session }
 
@@ -26,8 +26,8 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// blind is a broken session. Its lists omit the node ahead of its own, so that
-// a contender does not wait for the holder.
+// A blind session omits from its lists the node ahead of its own, so that a
+// contender does not wait for the holder.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -55,8 +55,7 @@ func (s *blind) List(ctx context.Context, queue string) ([]driver.Node, error) {
 	return nodes, err
 }
 
-// backwards is a broken session. Each new node gets a lower fencing token than
-// the node before it.
+// A backwards session gives each new node a lower token than the last one.
 type backwards struct{ driver.Session }
 
 func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -65,8 +64,8 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// late is a broken session. It reports its end a second late, when the store
-// may already have granted its locks to another client.
+// A late session reports its end a second late, when the store may already have
+// granted its locks to another client.
 type late struct {
 	driver.Session
 	done chan struct{}
@@ -100,8 +99,7 @@ func (s late) Err() error {
 	}
 }
 
-// demoting is a broken session. A downgrade moves the node to the end of the
-// queue instead of keeping its position.
+// A demoting session moves a node that is downgraded to the end of its queue.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
@@ -112,8 +110,7 @@ func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return after.Place, s.Delete(ctx, queue, p, driver.Changed)
 }
 
-// clumsy is a broken session. When it deletes a node, it also removes the last
-// node of the queue, which may belong to another client.
+// A clumsy session also removes the last node of the queue in each Delete.
 type clumsy struct {
 	driver.Session
 	store *memdriver.Store
@@ -126,7 +123,7 @@ func (s clumsy) Delete(ctx context.Context, queue string, p driver.Place, why dr
 	return s.Session.Delete(ctx, queue, p, why)
 }
 
-// hurried is a broken session. Its Delete returns while the node still exists.
+// A hurried session returns from Delete while the node still exists.
 type hurried struct{ driver.Session }
 
 func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why driver.Cause) error {
@@ -134,8 +131,8 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// twofold is a broken session. One Create in ten makes two nodes and returns
-// the second, as in a driver that repeats a request whose reply was lost.
+// A twofold session makes two nodes in one Create out of ten and returns the
+// second, like a driver that repeats a request whose reply was lost.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -147,8 +144,7 @@ func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (d
 	return j, err
 }
 
-// borrowing is a broken session. It gives the same token to two successive
-// nodes.
+// A borrowing session gives the same token to two successive nodes.
 type borrowing struct{ driver.Session }
 
 func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -157,7 +153,7 @@ func (s borrowing) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// silent is a broken session whose watches never fire.
+// A silent session has watches that never fire.
 type silent struct{ driver.Session }
 
 func (s silent) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -169,12 +165,12 @@ func (s silent) Watch(context.Context, string, driver.Place, ...driver.Node) (dr
 	return driver.NewWatch(make(chan driver.Cause), nil), nil
 }
 
-// lazy is a broken session that confirms a Delete but keeps the node.
+// A lazy session confirms a Delete but keeps the node.
 type lazy struct{ driver.Session }
 
 func (s lazy) Delete(context.Context, string, driver.Place, driver.Cause) error { return nil }
 
-// forgetful is a broken session that confirms each value but stores none.
+// A forgetful session confirms each value but stores none.
 type forgetful struct {
 	driver.Session
 	driver.Inspector
@@ -182,10 +178,8 @@ type forgetful struct {
 
 func (s forgetful) SetValue(context.Context, string, driver.Place, []byte) error { return nil }
 
-// spoiler wraps a session in a broken one.
 type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
-// brokenSessions are the sessions that histories must show to be broken.
 var brokenSessions = map[string]struct {
 	spoil spoiler
 	by    string // which histories show the fault: calm, faulty, or calm ones that porcupine searches

@@ -15,10 +15,9 @@ const (
 	w = dlock.Exclusive
 )
 
-// The rows below are histories written by hand, in which two contenders hold
-// one lock. The checks must accept a history that is allowed, and refuse any
-// other. A lock may be lost only if a cause was recorded, such as the removal
-// of its node by an operator.
+// These histories are written by hand. The checks must accept those that are
+// allowed, and refuse all others. A lock may be lost only if a cause was
+// recorded, such as the removal of its node by an operator.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}

@@ -61,9 +61,8 @@ func (r *run) cut(c *process) {
 }
 
 // pause simulates a suspended process, possibly until after its lease has
-// ended. When pause returns, the process's clocks have advanced. Its timers
-// fire and its messages arrive only after other processes have taken some
-// steps.
+// ended. Its timers fire and its messages arrive only after other processes
+// have taken some steps.
 func (r *run) pause(c *process) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
@@ -87,9 +86,9 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it, and gives them a new
-// one. Repeatable runs do so only if no messages are in flight, because the
-// seed does not decide whether those arrive before the close.
+// closeClient closes a client while its actors use it. Repeatable runs do so
+// only without messages in flight, because the seed does not decide whether
+// those arrive before the close.
 func (r *run) closeClient(c *process) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return
@@ -155,7 +154,6 @@ func (r *run) removedSince(t time.Time) (n int) {
 	return n
 }
 
-// queued reports whether an actor has a node with a greater token in any queue.
 func (r *run) queued(a *actor, token int64) bool {
 	for _, queue := range r.queues {
 		for _, n := range r.nodes(queue) {

@@ -46,7 +46,6 @@ func (f *figures) add(r *recorder, record *Record) {
 	}
 }
 
-// count adds numbers of events, by kind.
 func (f *figures) count(counts map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

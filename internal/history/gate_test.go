@@ -22,7 +22,6 @@ type gate struct {
 	waiting []*message
 }
 
-// message is an intercepted request, reply or watch event.
 type message struct {
 	client  *process
 	request faults.Request
@@ -31,9 +30,8 @@ type message struct {
 	verdict chan faults.Fault
 }
 
-// plan returns a callback for package faults, which calls it for each message
-// of the client. The callback blocks until the run delivers the message, and
-// returns the fault drawn for it.
+// plan returns a callback for package faults. It blocks until the run delivers
+// the message, and returns the fault drawn for it.
 func (g *gate) plan(c *process) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
@@ -134,14 +132,12 @@ func (p *message) compare(q *message) int {
 		a.Nth-b.Nth)
 }
 
-// watchKey identifies a watch by the request that set it.
 type watchKey struct {
 	client, session, nth int
 	op                   faults.Op
 	queue                string
 }
 
-// watch identifies the watch that the message sets or ends.
 func (p *message) watch() watchKey {
 	q := &p.request
 	return watchKey{p.client.number, q.Session, q.Nth, q.Op, q.Queue}

@@ -58,8 +58,6 @@ var virtualPace = pace{
 	deadline: 3 * time.Second, shortDeadline: 20 * time.Millisecond,
 }
 
-// play runs one seed in a synctest bubble. If wrap is not nil, it wraps the
-// sessions of the clients.
 func play(t *testing.T, seed uint64, wrap spoiler) *run {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	r := &run{
@@ -92,8 +90,7 @@ func play(t *testing.T, seed uint64, wrap spoiler) *run {
 	return r
 }
 
-// bare hides the optional methods of a session, so that dlock has to do without
-// them.
+// bare hides the optional methods of a session.
 type bare struct{ driver.Session }
 
 func options(rnd *rand.Rand) []memdriver.Option {
@@ -103,7 +100,6 @@ func options(rnd *rand.Rand) []memdriver.Option {
 	return nil
 }
 
-// perform runs all actors until they finish, then closes the clients.
 func (r *run) perform() {
 	var playing sync.WaitGroup
 	for i := range clients {
@@ -119,7 +115,6 @@ func (r *run) perform() {
 	r.closeAll()
 }
 
-// closeAll closes all clients. Faults may hit the closes, too.
 func (r *run) closeAll() {
 	for i, c := range r.processes {
 		r.closing.Go(func() {
@@ -150,15 +145,12 @@ func (r *run) newActor(c *process, id int) *actor {
 	return a
 }
 
-// units reports whether most calls of the run are for units of a semaphore.
 func (r *run) units() bool { return r.seed%16 == 12 || r.seed%16 == 13 }
 
 // sharing returns the number of actors per client. Even seeds have one, which
 // makes their runs repeatable.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
-// until takes steps until all goroutines of the group have ended. It fails the
-// run if that takes too many steps.
 func (r *run) until(group *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
@@ -180,8 +172,6 @@ func (r *run) until(group *sync.WaitGroup) {
 	<-done
 }
 
-// next takes one step: it injects a fault, delivers a message, or lets time
-// pass.
 func (r *run) next() {
 	r.gate.next()
 	r.passing = nil
@@ -204,8 +194,6 @@ func (r *run) next() {
 	r.pass(ready[r.rand.IntN(len(ready))])
 }
 
-// abort ends a failed run quickly, by delivering all messages and closing the
-// clients.
 func (r *run) abort() {
 	r.healAll()
 	r.wakeUp()

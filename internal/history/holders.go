@@ -25,7 +25,6 @@ type Holders struct {
 	grants atomic.Int64
 }
 
-// claim is a lock as its holder sees it.
 type claim interface {
 	Err() error
 	Token() int64
@@ -58,7 +57,6 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 }
 
-// enter records l as the holder. It returns false if l is lost.
 func (h *Holders) enter(l claim) (in bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -69,16 +69,13 @@ func (r *run) hook(ctx context.Context, name string, mode recipes.Mode, err erro
 	}
 }
 
-// judgeText fails the run if an error mentions a cancellation although no
-// caller has cancelled anything.
 func (r *run) judgeText(err error) {
 	if err != nil && strings.Contains(err.Error(), context.Canceled.Error()) {
 		r.fail("nobody has cancelled anything: %v", err)
 	}
 }
 
-// judgeHooks fails the run unless each call has run its hooks once, and in
-// order. It must be called when all clients are closed.
+// judgeHooks must be called when all clients are closed.
 func (r *run) judgeHooks() {
 	for _, l := range r.ledgers {
 		all := strings.Join(l.hooks, " ")

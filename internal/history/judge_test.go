@@ -18,7 +18,6 @@ import (
 // time restarts when a fault keeps the client from the store.
 const learnLimit = 10 * time.Second
 
-// possession is a Lock that an actor holds, with what the checks know about it.
 type possession struct {
 	*handle
 	fresh   bool      // the grant has not been checked yet
@@ -28,13 +27,11 @@ type possession struct {
 	notDowngraded time.Time
 }
 
-// removal is the time at which an operator removed a node.
 type removal struct {
 	step int
 	at   time.Time
 }
 
-// nodelessWaiter is a call that kept waiting after its node was removed.
 type nodelessWaiter struct {
 	call  *attempt
 	token int64
@@ -59,13 +56,11 @@ func (r *run) granted(ctx context.Context, h *handle) {
 	r.held[h] = &possession{handle: h, fresh: h.number == 0}
 }
 
-// slack is how long a call may take to return after its timeout or
-// cancellation. The call may spend 50 ms on cleaning up its node, or wait for a
-// connection attempt.
+// slack is how long a call may take to return after its timeout. It may clean
+// up its node for 50 ms, or wait for a connection attempt.
 const slack = 110 * time.Millisecond
 
-// returned checks the result of a call. The recorder checks that every error
-// has a reason.
+// returned leaves it to the recorder to check that every error has a reason.
 func (r *run) returned(a *attempt) {
 	took, c := a.ended.Sub(a.began), r.processes[a.client.slot]
 	if a.limit > 0 && took > a.limit+slack+forOnce(a.unlock) {
@@ -98,8 +93,8 @@ func (r *run) downgraded(h *handle) {
 // unlockLimit is how long Unlock may take, which waits up to 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce returns how much longer a call of Once may take, which also reads or
-// stores the tick and unlocks the lock. Other calls have no function unlock.
+// forOnce returns how much longer Once may take, which also reads or stores the
+// tick. Only calls of Once have a function unlock.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -107,7 +102,6 @@ func forOnce(unlock func() error) time.Duration {
 	return 30 * time.Second
 }
 
-// leaving records that an actor is about to unlock.
 func (r *run) leaving(h *handle) (left func(error)) {
 	c, began, last, limit := r.processes[h.client.slot], time.Now(), true, unlockLimit+forOnce(h.unlock)
 	_, removed := r.removedAt(h.token)
@@ -143,9 +137,8 @@ func kindOf(err error) string {
 	return "other"
 }
 
-// judge checks all held locks, except those of paused processes, which cannot
-// notice anything. It calls Err only if another actor holds the same lock,
-// because a holder must notice its loss even if nobody calls Err.
+// judge checks all held locks, except those of paused processes. It seldom
+// calls Err, because a holder must notice its loss even if nobody calls Err.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -176,9 +169,8 @@ func (r *run) heldBy(c *process) []*possession {
 	return slices.DeleteFunc(r.notLost(), func(h *possession) bool { return r.processes[h.client.slot] != c })
 }
 
-// judgeClose fails the run unless all locks of a client that is being closed
-// report their loss at once. It must be called before the close reaches the
-// store.
+// judgeClose requires that a closing client's locks report their loss at once.
+// It must be called before the close reaches the store.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !errors.Is(h.lock.Err(), dlock.ErrNotHeld) {
@@ -207,7 +199,6 @@ func (r *run) removedAt(token int64) (at removal, removed bool) {
 	return at, removed
 }
 
-// judgePair fails the run if two actors hold conflicting locks.
 func (r *run) judgePair(a, b *possession) {
 	if a.queue != b.queue || a.contender == b.contender || !a.excludes(b) {
 		return
@@ -225,8 +216,6 @@ func (r *run) judgePair(a, b *possession) {
 	r.fail("two holders: %v, %v, and %v, %v", a, a.lock.Mode(), b, b.lock.Mode())
 }
 
-// judgeLoss fails the run if a holder has not noticed for learnLimit that its
-// node is gone.
 func (r *run) judgeLoss(h *possession) {
 	info, there := r.info(h.queue, h.lock.Node())
 	switch {
@@ -240,9 +229,8 @@ func (r *run) judgeLoss(h *possession) {
 	}
 }
 
-// judgeDowngraded fails the run if the node of a downgraded lock stays
-// exclusive in the store for longer than learnLimit. Such a node keeps readers
-// out.
+// judgeDowngraded fails the run if a node stays exclusive in the store after a
+// downgrade, because it keeps readers out.
 func (r *run) judgeDowngraded(h *possession) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.token):
@@ -254,8 +242,6 @@ func (r *run) judgeDowngraded(h *possession) {
 	}
 }
 
-// writes reports whether an actor holds an exclusive lock with the node that
-// has this token.
 func (r *run) writes(token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,9 +253,6 @@ func (r *run) writes(token int64) bool {
 	return false
 }
 
-// judgeGrant fails the run if a lock was granted too early or out of order. At
-// the grant, its node must be in the store, no node may block it, and tokens
-// must increase.
 func (r *run) judgeGrant(h *possession) {
 	token, exclusive := h.token, h.lock.Mode() == dlock.Exclusive
 	if at, removed := r.removedAt(h.token); removed {
@@ -310,16 +293,13 @@ func (r *run) judgeGrant(h *possession) {
 }
 
 // releasedAfter reports whether p announces a release that the store sent after
-// the removal. The time at which p arrives is not enough: package faults delays
-// the end of a watch until the reply that set the watch has been delivered, so
-// that reply must precede the removal as well.
+// the removal. Package faults delays the end of a watch until the reply that
+// set the watch has been delivered, so the reply must precede the removal, too.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
 }
 
-// judgeNodeless fails the run if an actor has waited without a node for longer
-// than learnLimit.
 func (r *run) judgeNodeless() {
 	for a, s := range r.nodeless {
 		if r.record.current(a.id) != s.call {
@@ -336,8 +316,7 @@ func (r *run) judgeNodeless() {
 	}
 }
 
-// judgeEmptiness fails the run if a node, a watch or a session remains in the
-// store. Leftover goroutines fail the test anyway, because they keep the
+// judgeEmptiness does not count goroutines, because leftover ones keep the
 // synctest bubble from ending.
 func (r *run) judgeEmptiness() {
 	time.Sleep(time.Minute) // so that the store expires sessions whose close was lost
@@ -361,7 +340,6 @@ func (h *possession) excludes(other *possession) bool {
 	return h.lock.Mode() == dlock.Exclusive || other.lock.Mode() == dlock.Exclusive
 }
 
-// judgeUnits fails the run if more units are held than the semaphore has.
 func (r *run) judgeUnits(all []*possession) {
 	held, seen := map[string]int{}, map[*contender]bool{}
 	for _, h := range all {
@@ -377,7 +355,6 @@ func (r *run) judgeUnits(all []*possession) {
 	}
 }
 
-// unitsIn returns the number of units in the name of a semaphore's node.
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
@@ -429,7 +406,6 @@ func (r *run) holds(token int64) bool {
 	return false
 }
 
-// calmSince is like process.calmSince, for all processes.
 func (r *run) calmSince(t time.Time) time.Time {
 	for _, c := range r.processes {
 		t = c.calmSince(t)

@@ -94,7 +94,6 @@ func (m *majorities) act(mutex *majority.Mutex, draw *rand.Rand) {
 	}
 }
 
-// part is the lock in one store, as Holders sees it.
 type part struct {
 	*majority.Lock
 	token int64
@@ -158,7 +157,6 @@ func (m *majorities) judgeMajorities() {
 	}
 }
 
-// fault ends all sessions of a random store, cuts all of them off, or ends one.
 func (m *majorities) fault() {
 	store, kind, actor := m.rand.IntN(3), m.rand.IntN(3), m.rand.IntN(3)
 	for i := range 3 {

@@ -8,8 +8,6 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// pass draws a fault for a message and delivers the message with it. If the
-// fault is a delay, the message is delivered later.
 func (r *run) pass(p *message) {
 	f := r.drawFault(p)
 	if f.Delay > 0 {
@@ -34,7 +32,6 @@ func (r *run) pass(p *message) {
 	p.verdict <- f
 }
 
-// drawFault returns a random fault for a message; usually none.
 func (r *run) drawFault(p *message) (f faults.Fault) {
 	n := r.rand.IntN(1000)
 	q := p.request

@@ -28,17 +28,15 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 	return ops, unexplained
 }
 
-// contenderOps collects the operations of a contender.
 type contenderOps struct {
 	*contender
 	silent int64 // tick from which the lock may be lost without the contender's knowledge
 	ops    []Operation
 }
 
-// add adds an operation that is possible only while the lock is held. An
-// operation that began at s.silent or later is omitted, because the lock may
-// have been lost by then, so it proves nothing. One in flight at s.silent is
-// marked as Maybe.
+// add adds an operation that proves that the lock is held. It omits operations
+// that begin at s.silent or later, because the lock may have been lost by then.
+// One in flight at s.silent is marked as Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -91,8 +89,6 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 // earlier. ErrUnlock means only that the release is not confirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
-// givenBack returns when the last Unlock of the contender returned, or forever
-// if a Lock was not unlocked.
 func (c *contender) givenBack() (over int64) {
 	for _, h := range c.handles {
 		over = max(over, h.given.over())
@@ -100,10 +96,9 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss estimates when c lost the lock: lost is forever at both ends if it did
-// not. From the tick silent on, the store may have taken the lock away without
-// telling c; an Unlock in flight then counts as a loss. explained is false if
-// no recorded cause explains a loss that c noticed.
+// loss estimates when c lost the lock, forever if it did not. From the tick
+// silent on, the store may have taken the lock away without telling c. The
+// result explained is false if c noticed a loss without a recorded cause.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -137,8 +132,6 @@ func (c *contender) unlocked(before int64) bool {
 	})
 }
 
-// lastCall returns when the last Unlock of the contender began, or forever if a
-// Lock was not unlocked.
 func (c *contender) lastCall() (last int64) {
 	for _, h := range c.handles {
 		if h.given == nil {
@@ -149,9 +142,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns the earliest ticks at which a cause recorded until end may
-// have taken the lock from c: any cause, and silent ones, which the holder need
-// not notice. A tick is forever if there is no such cause.
+// earliest returns the earliest ticks at which a cause may have taken the lock
+// from c: any cause, and silent ones, which the holder need not notice. A tick
+// is forever if there is no such cause.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

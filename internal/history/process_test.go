@@ -31,7 +31,6 @@ type process struct {
 	suspect        bool      // whether the method suspected has recorded a cause of losses
 }
 
-// cut tells which directions of a session are blocked.
 type cut struct{ requests, replies bool }
 
 func (r *run) newProcess(number int, store *memdriver.Store, trace *recipes.Trace) *process {
@@ -68,9 +67,8 @@ func (c *process) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without jitter, which keeps runs repeatable. Each
-// instance has a distinct duration, so that no two timers fire at the same
-// instant.
+// constant is a back-off without jitter, so that runs are repeatable. Durations
+// differ, so that no two timers fire at the same instant.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -82,8 +80,6 @@ func (c *constant) NextBackOff() time.Duration {
 }
 func (c *constant) Reset() { c.n = 0 }
 
-// liveSession returns the client's session and its number, or nil if the client
-// has none or is paused.
 func (c *process) liveSession() (s driver.Session, number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +131,6 @@ func (c *process) isPaused() bool {
 	return c.paused
 }
 
-// holdsBack reports whether a message must not be delivered yet, because its
-// client is paused or its session is disconnected in that direction.
 func (c *process) holdsBack(r faults.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +150,6 @@ func (c *process) disturb(until time.Time) {
 	c.disturbedUntil = laterOf(c.disturbedUntil, until)
 }
 
-// suspected records once that faults may cost the client its locks from now on.
 func (c *process) suspected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,9 +166,8 @@ func (c *process) loses() {
 	c.lostAt = time.Now()
 }
 
-// disturbedSince reports whether a fault may have delayed the client since t.
-// It also counts messages lost up to a second before t, because a call may join
-// a connection attempt that was already failing.
+// disturbedSince also counts messages lost up to a second before t, because a
+// call may join a connection attempt that was already failing.
 func (c *process) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true

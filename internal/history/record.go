@@ -64,8 +64,8 @@ type placed struct {
 	token int64
 }
 
-// contender is what is recorded about a call that was granted the lock. handles
-// are its Locks: the first one and its re-entries.
+// contender records a call that was granted the lock. Its handles are the first
+// Lock and the re-entries.
 type contender struct {
 	id      int
 	client  *client
@@ -80,7 +80,6 @@ type contender struct {
 	learned int64  // tick at which the contender first noticed that it had lost the lock, or 0
 }
 
-// handle is a Lock and what was recorded about it.
 type handle struct {
 	*contender
 	number  int // 0 for the first Lock of the contender, then 1, 2, ... for re-entries
@@ -135,9 +134,9 @@ type cause struct {
 // instant, so that all losses it explains happened at that instant.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c can explain that h had lost the lock by the tick end.
-// If c.told is set, it can even after c has ended, because a session that was
-// cut off may expire long after the cut.
+// may reports whether c can explain that h had lost the lock by the tick end. A
+// cause with told set can explain losses even after its end, because a session
+// that was cut off may expire long after the cut.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -185,8 +184,6 @@ type watcher interface {
 	downgraded(h *handle)
 }
 
-// recorder records the calls of all clients of one store and the causes of
-// losses.
 type recorder struct {
 	// watch checks the calls; nil for no checks. With a watch, ask does not
 	// call Err, because a holder must learn of a loss even if nobody calls Err.
@@ -218,9 +215,8 @@ func (r *recorder) next() int64 {
 	return r.clock
 }
 
-// cause calls the function play, which injects a fault, and records the fault
-// as a possible cause of losses. play returns false if the fault may still take
-// effect later, at any time until the end of the history.
+// cause calls the function play, which injects a fault, and records the fault.
+// play returns false if the fault may still take effect later.
 func (r *recorder) cause(c cause, play func() (over bool)) {
 	end := r.begin(c)
 	if play() {
@@ -257,9 +253,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take calls Lock or a similar method and records the result. After a grant it
-// checks the Locks of all other holders, which must have noticed by then if
-// they had lost the lock.
+// take records the result of a call. After a grant it checks the Locks of all
+// other holders, which must have noticed by then if they had lost the lock.
 func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -294,12 +289,8 @@ func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Loc
 	return a.got
 }
 
-// reenters reports whether the call was given the context of a Lock of the same
-// name.
 func (a *attempt) reenters() bool { return a.within != nil && a.within.queue == a.queue }
 
-// strongest returns the strongest mode in which the contender of a re-entry
-// holds the lock, or 0 if it does not.
 func (r *recorder) strongest(a *attempt) (mode dlock.Mode) {
 	if !a.reenters() {
 		return 0
@@ -314,7 +305,6 @@ func (r *recorder) strongest(a *attempt) (mode dlock.Mode) {
 	return mode
 }
 
-// current returns the actor's call in flight, or nil.
 func (r *recorder) current(actor int) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,7 +354,6 @@ func (r *recorder) lost(c *contender) {
 	r.live = slices.DeleteFunc(r.live, func(h *handle) bool { return h.contender == c })
 }
 
-// queuedAs records that an attempt has created a node with the given token.
 func (r *recorder) queuedAs(a *attempt, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -386,8 +375,8 @@ func (r *recorder) cancel(a *attempt, cancel func()) {
 	cancel()
 }
 
-// ask calls Err and Mode of a Lock, records the answer, and reports whether the
-// Lock is still held.
+// ask reports whether a Lock is still held. Without a watch, it calls Err and
+// Mode and records the answer.
 func (r *recorder) ask(actor int, h *handle) bool {
 	if r.watch != nil {
 		return !isClosed(h.lock.Lost())
@@ -455,7 +444,6 @@ func (r *recorder) end(h *handle, e *ending, call func() error) error {
 	return err
 }
 
-// close closes a client and then checks all of its Locks.
 func (r *recorder) close(c *client) error {
 	e := &ending{span: span{ret: forever}}
 	r.note(func() { e.call, c.closed = r.next(), e })

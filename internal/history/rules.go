@@ -47,8 +47,7 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("client %d, %s of %s at [%d, %d]", a.client.slot, how, a.queue, a.call, a.ret)
 }
 
-// wrong returns a description of what is wrong with the result of an attempt,
-// such as an error without a reason, or "".
+// wrong returns what is wrong with the result of an attempt, or "" for nothing.
 func (a *attempt) wrong() string {
 	closed := a.client.closed
 	switch err := a.err; {
@@ -120,7 +119,7 @@ func (r *recorder) sees(a *attempt) int64 {
 }
 
 // mayBeThere reports whether the node of a may have been in the queue during
-// the refused attempt, before the end of which a must have begun.
+// the refused attempt. It expects that a began before that attempt ended.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
@@ -173,9 +172,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants that passed a conflicting attempt, which had a
-// lower token and so was ahead. It considers only attempts that gave up later,
-// because package histories checks those that were granted the lock.
+// overtaken describes grants that passed a conflicting attempt with a lower
+// token. It considers only attempts that gave up later, because package
+// histories checks the others.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {

@@ -112,7 +112,6 @@ var realPace = pace{
 // bound is the timeout for calls. A call that exceeds it counts as hanging.
 const bound = 2 * time.Minute
 
-// history is a single history on one store: its clients, actors and faults.
 type history struct {
 	*testing.T
 	*recorder
@@ -189,9 +188,8 @@ func (h *history) join(i int) {
 	}
 }
 
-// play makes the history: the actors use the lock while faults are injected.
-// Then the faults end, the queues must become empty, and each actor in turn must
-// acquire the locks with TryLock, TryRLock and TryAcquire.
+// play lets the actors use the lock while faults are injected. After the
+// faults, the queues must become empty, and each actor must acquire the locks.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -226,8 +224,6 @@ func (h *history) rest() {
 	}
 }
 
-// every calls the function play again and again until h.stop is closed. It
-// pauses in between for a random time, at most longest.
 func (h *history) every(longest time.Duration, play func()) {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(longest)))
 	for {
@@ -267,13 +263,10 @@ func (h *history) nodes(queue string) ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// requestOps are the operations whose requests or replies may be lost. Create
-// is in the list twice so that it is chosen twice as often. The functions of
-// nasty choose only from the first three, which write to the store.
+// Create is in the list of operations twice, so that it is chosen twice as
+// often. The functions of nasty choose only from the first three, which write.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
-// fault injects a random fault. It does nothing if the Config has no function
-// for that fault.
 func (h *history) fault() {
 	i := h.target(h.rand, len(h.slots))
 	c, s := h.store.Config, h.links[i].session()
@@ -313,8 +306,6 @@ func (h *history) duration(limit time.Duration) time.Duration {
 	return time.Duration(h.rand.Int64N(int64(limit)))
 }
 
-// hook calls the function play, which injects a fault that is over when it
-// returns, and records the fault as a cause.
 func (h *history) hook(c cause, play func()) {
 	h.cause(c, done(func() { h.alone(play) }))
 }
@@ -325,8 +316,6 @@ func (h *history) alone(play func()) {
 	play()
 }
 
-// lose makes the next request of client i for op fail: it loses the request or,
-// if reply is true, the reply.
 func (h *history) lose(i int, op faults.Op, reply bool) {
 	play, what := h.store.Config.LoseRequest, "request lost"
 	if reply {
@@ -337,7 +326,6 @@ func (h *history) lose(i int, op faults.Op, reply bool) {
 	}
 }
 
-// cut disconnects client i from the store for the duration d.
 func (h *history) cut(i int, d time.Duration) {
 	s := h.links[i].session()
 	if s == nil || h.store.Config.CutOff == nil {
@@ -352,8 +340,6 @@ func (h *history) cut(i int, d time.Duration) {
 	})
 }
 
-// removeNode removes the first or second node of a queue, as an operator may
-// do, so that a holder loses the lock or a waiter its place.
 func (h *history) removeNode(queue string) {
 	nodes, err := h.nodes(queue)
 	if err != nil || len(nodes) == 0 || h.store.Config.RemoveNode == nil {
@@ -381,10 +367,9 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns functions that inject faults into client i at the moments when
-// they do the most harm. The function write makes the client's next request to
-// create or delete a node fail. The function hold sometimes cuts the client off
-// until another client is granted its lock.
+// nasty returns functions that inject faults at the moments when they do the
+// most harm. One makes the client's next write fail. The other sometimes cuts
+// the client off until another client is granted its lock.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

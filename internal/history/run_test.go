@@ -43,8 +43,6 @@ type inMemory struct {
 	session driver.Session
 }
 
-// inMemoryStore returns a Store for Run, whose Config is like that of a driver's
-// test.
 func inMemoryStore(spoil spoiler) Store {
 	var stores sync.Map
 	of := func(s driver.Session) inMemory {

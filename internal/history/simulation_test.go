@@ -46,15 +46,13 @@ func TestNoSeedBreaksTheLock(t *testing.T) {
 	}
 }
 
-// An even seed must make the same requests in the same order, with the same
-// faults, each time. One or two of the first 300 do not: goroutines of a client
-// may wake at the same instant, a select may find two channels ready, and a
-// call that gives up may or may not have begun to dial. Dependence on the
+// An even seed must make the same requests and faults in the same order each
+// time. One or two of the first 300 do not: goroutines of a client may wake at
+// the same instant, or a select may find two channels ready. Dependence on the
 // scheduler, or on random numbers not drawn from the seed, would affect many
 // more.
 const twice, allowed = 300, 10
 
-// repeats plays the seed of r again, and reports whether the runs are alike.
 func repeats(t *testing.T, r *run) bool {
 	var again *run
 	synctest.Test(t, func(t *testing.T) { again = play(t, r.seed, nil) })

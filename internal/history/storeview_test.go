@@ -59,5 +59,4 @@ func (r *run) ownerOf(info driver.NodeInfo) *actor {
 	panic("a node of no actor: " + record.Data)
 }
 
-// isWriter reports whether a node with that name asks for an exclusive lock.
 func isWriter(name string) bool { return !strings.Contains(name, "-R-") }

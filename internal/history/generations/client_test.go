@@ -81,7 +81,6 @@ func (c *client) try(upkeep bool, script script, back func(reply)) {
 	})
 }
 
-// connect begins a session as soon as the store allows it.
 func (c *client) connect() {
 	c.session = c.run.fresh()
 	c.end()
@@ -151,7 +150,6 @@ func (c *client) contend(session int) {
 	})
 }
 
-// wait polls the store until the client is granted the lock.
 func (c *client) wait(session int) {
 	token := c.waits
 	if !c.live(session) || token == 0 {

@@ -23,8 +23,8 @@ type rules struct {
 	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the receipt for an attempt to begin a session, to which
-	// the reply p came after the given time.
+	// received returns the receipt for an attempt to begin a session that got
+	// the reply p after the given time.
 	received func(p reply, after time.Duration) receipt
 
 	// accepts reports whether a receipt counts in this generation.

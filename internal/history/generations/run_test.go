@@ -33,7 +33,6 @@ const (
 	trouble = 4 * timeout
 )
 
-// play runs the history of a seed and returns it.
 func play(rules *rules, seed uint64, tracing bool) *run {
 	r := newRun(rules, seed)
 	r.tracing = tracing
@@ -48,7 +47,6 @@ func play(rules *rules, seed uint64, tracing bool) *run {
 	return r
 }
 
-// newRun returns a run whose servers have the same data, without sessions.
 func newRun(rules *rules, seed uint64) *run {
 	r := &run{rules: rules, rand: rand.New(rand.NewPCG(seed, 1)), now: start}
 	for i := range 1 + r.rand.IntN(5) {
@@ -126,14 +124,12 @@ func (r *run) latency() time.Duration {
 	return r.span(2 * timeout)
 }
 
-// send delivers a message, unless it gets lost.
 func (r *run) send(deliver func()) {
 	if r.calm || !r.chance(2) {
 		r.after(r.latency(), deliver)
 	}
 }
 
-// confirm tells whether enough replicas receive the data of s in time.
 func (r *run) confirm(s *server, tell func(bool)) {
 	version, id, until := s.data.version, s.replID, r.now+within
 	var look func()

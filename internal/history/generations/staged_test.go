@@ -90,9 +90,8 @@ func receivedLate(rules *rules) bool {
 	return s.overlap(s.promoted.open(3, 0, fromB))
 }
 
-// receivedEarlier lets clients show the new master a receipt that they got from
-// the old one. The replica still follows the old master, so it has received
-// none of their attempts at the new one.
+// receivedEarlier lets clients show the new master a receipt from the old one.
+// The replica still follows the old master, so it has none of their attempts.
 func receivedEarlier(rules *rules) bool {
 	s := newStage(rules)
 	earlier := receipt{start, s.old.replID}

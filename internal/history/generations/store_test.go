@@ -164,7 +164,6 @@ func (s *server) create(c *client, session, learnt int) reply {
 	return reply{token: d.last, first: len(d.queue) == 1}
 }
 
-// look returns the token of the session's node, or zero if there is no node.
 func (s *server) look(session, learnt int) reply {
 	if !s.alive(session, learnt) {
 		return reply{status: ended}

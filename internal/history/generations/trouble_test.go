@@ -2,7 +2,6 @@ package generations
 
 import "time"
 
-// replicate repeatedly copies the data of the server that s follows.
 func (s *server) replicate() {
 	r, m := s.run, s.follows
 	r.after(r.span(timeout/8), s.replicate)
@@ -40,7 +39,6 @@ func (s *server) follow(m *server) {
 	s.acked = nil
 }
 
-// disturb injects a random fault, and schedules the next one.
 func (r *run) disturb() {
 	if r.calm {
 		return
@@ -88,7 +86,6 @@ func (r *run) failOver(s *server) {
 	}
 }
 
-// swap promotes s, lets the old master follow, and promotes that master again.
 func (r *run) swap(s *server) {
 	if old := r.official; old != s && !s.down && !old.down && !s.master {
 		r.failOver(s)
@@ -120,7 +117,6 @@ func (s *server) restart() {
 	})
 }
 
-// stepClock sets the clock of s right, or a minute ahead or behind.
 func (s *server) stepClock() {
 	if !s.run.calm {
 		s.step = []time.Duration{0, 0, -time.Minute, time.Minute}[s.run.rand.IntN(4)]
@@ -137,7 +133,6 @@ func (s *server) stepInGrace() {
 	}
 }
 
-// calmDown ends the trouble: one master is left, and all others follow it.
 func (r *run) calmDown() {
 	r.note("the trouble ends")
 	r.calm = true
