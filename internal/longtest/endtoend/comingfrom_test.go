@@ -55,7 +55,6 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	clients := w.clients(2, "")
 	libraries := make(map[string]foreignLibrary)
-	// Start all programs first, because each takes seconds.
 	for _, f := range foreignLocks {
 		if libraries[f.library()] == nil {
 			libraries[f.library()] = f.start(w)
@@ -80,9 +79,8 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	isDocumented(t, "table", "TestLocksOfOtherLibraries", seen)
 }
 
-// isDocumented requires that the documentation page contains the tables seen.
-// HTML comments with the given name mark their place in the page. With the flag
-// -update, isDocumented writes the tables into the page instead.
+// isDocumented requires that the page contains the tables seen, between HTML
+// comments with the given name. With -update, it writes them there.
 func isDocumented(t *testing.T, name, test, seen string) {
 	t.Helper()
 	begin := "<!-- " + name + ": go test -C internal/longtest ./endtoend -run " + test + " -update -->\n"
@@ -132,9 +130,6 @@ func (d comparison) lockForeign() (node string, release func()) {
 	return nodes[0], func() { d.theirs.release(id) }
 }
 
-// contendOwn returns the outcome of Lock or RLock while another library holds
-// the lock. If the call waits, it must be granted the lock once the library has
-// released it.
 func (d comparison) contendOwn(mode dlock.Mode) string {
 	d.Helper()
 	node, release := d.lockForeign()
@@ -155,8 +150,6 @@ func (d comparison) contendOwn(mode dlock.Mode) string {
 	return seen
 }
 
-// try returns the outcome of TryLock or TryRLock while another library holds
-// the lock.
 func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)) string {
 	d.Helper()
 	_, release := d.lockForeign()
@@ -170,9 +163,6 @@ func (d comparison) try(try func(*dlock.RWMutex, context.Context) (*dlock.Lock, 
 	return enters
 }
 
-// contendForeign returns the outcome of the other library's lock call while
-// dlock holds the lock. If the call waits, it must be granted the lock after
-// Unlock.
 func (d comparison) contendForeign(mode dlock.Mode) string {
 	d.Helper()
 	d.queue += "-" + mode.String()

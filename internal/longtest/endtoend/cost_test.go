@@ -12,13 +12,11 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift is the longest time for which a test may hold a lock while it counts
-// requests. After 300 ms, a holder watches its own node, which costs another
-// request.
+// swift limits how long a test may hold a lock while it counts requests. After
+// 300 ms, a holder watches its own node, which costs another request.
 const swift = 200 * time.Millisecond
 
-// swiftly calls f until a call takes less than swift, which may need several
-// attempts on a busy machine. Then it calls check.
+// swiftly calls f until a call takes less than swift, and then check.
 func (w *fixture) swiftly(f, check func()) {
 	w.Helper()
 	w.eventually(func() bool {
@@ -213,9 +211,8 @@ func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 	}, func() { require.Equal(t, cost{"list": 3*2 + 2}, made, "two lists are of other") })
 }
 
-// maxPerHandOver limits the average number of requests per hand-over. A release
-// is one request. The limit is a little higher, because on a busy machine some
-// holders may start to watch their own nodes.
+// A release is one request. The limit is a little higher, because on a busy
+// machine some holders may start to watch their own nodes.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// bound is the timeout of every wait in a test. Only a failure takes
-	// that long.
+	// bound is the timeout of every wait. Only a failure takes that long.
 	bound = 30 * time.Second
 
 	// quiet is a session timeout so long that no heartbeat disturbs the
@@ -52,7 +51,6 @@ func (w *fixture) dsn(addr, params string) string {
 	return "zk://" + addr + w.root + "?session_timeout=" + quiet.String() + params
 }
 
-// client opens a client. It adds params to the data source name.
 func (w *fixture) client(host, params string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	return w.open(w.dsn(w.server.Addr(), params), host, opts...)
@@ -64,8 +62,6 @@ func (w *fixture) proxied(host, params string) (*dlock.Client, *zktest.Proxy) {
 	return w.open(w.dsn(p.Addr(), params), host), p
 }
 
-// open opens a client and waits for its session. The client is closed when the
-// test ends.
 func (w *fixture) open(dsn, host string, opts ...dlock.Option) *dlock.Client {
 	w.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{dlock.WithHostname(host)}, opts...)...)
@@ -84,8 +80,7 @@ func (w *fixture) clients(n int, params string) []*dlock.Client {
 	return clients
 }
 
-// soon returns a context with a generous timeout, so that a hanging call fails
-// the test instead of blocking it.
+// soon keeps a hanging call from blocking the test.
 func (w *fixture) soon() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	w.Cleanup(cancel)
@@ -107,15 +102,14 @@ func (w *fixture) nodes(queue string) []string {
 
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
-// listed waits until the queue holds exactly these nodes, in this order.
 func (w *fixture) listed(queue string, names ...string) {
 	w.Helper()
 	w.eventually(func() bool { return slices.Equal(w.nodes(queue), names) },
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits until the function reached returns true. After the time
-// bound, it fails the test with the message of the function instead.
+// eventually waits until reached returns true. If that takes too long, it fails
+// the test with the text that instead returns.
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -125,7 +119,6 @@ func (w *fixture) eventually(reached func() bool, instead func() string) {
 	}
 }
 
-// watched waits until the server has exactly before+more watches.
 func (w *fixture) watched(before, more int64) {
 	w.Helper()
 	w.eventually(func() bool { return w.server.Watches() == before+more },
@@ -145,7 +138,6 @@ func (w *fixture) plant(queue, name string, data []byte) {
 	require.NoError(w, err, "%.100q", name)
 }
 
-// remove deletes a node as an operator would.
 func (w *fixture) remove(queue, name string) {
 	w.Helper()
 	require.NoError(w, w.raw.Delete(w.path(queue)+"/"+name, -1))
@@ -163,8 +155,6 @@ type contender struct {
 	wait recipes.WaitingInfo // the last wait of the call
 }
 
-// contend starts a Lock or RLock call in a goroutine and cancels it when the
-// test ends.
 func (w *fixture) contend(c *dlock.Client, queue string, mode dlock.Mode, opts ...dlock.Option) *contender {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,7 +189,6 @@ func entering(m *dlock.RWMutex, mode dlock.Mode) func(context.Context) (*dlock.L
 	return m.Lock
 }
 
-// lock and rlock contend for the lock "q".
 func (w *fixture) lock(c *dlock.Client) *contender  { return w.contend(c, "q", dlock.Exclusive) }
 func (w *fixture) rlock(c *dlock.Client) *contender { return w.contend(c, "q", dlock.Shared) }
 
@@ -216,7 +205,6 @@ func (k *contender) granted() *dlock.Lock {
 	return k.lock
 }
 
-// waitsBehind waits until the call is blocked by the named node.
 func (k *contender) waitsBehind(name string) {
 	k.w.Helper()
 	k.w.eventually(func() bool {
@@ -229,7 +217,6 @@ func (k *contender) waitsBehind(name string) {
 	k.waits()
 }
 
-// waits requires that the call is still waiting.
 func (k *contender) waits() {
 	k.w.Helper()
 	if k.over() {

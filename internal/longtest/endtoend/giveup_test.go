@@ -53,9 +53,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	w.watched(watches, 0)
 }
 
-// startManyGoroutines makes the runtime allocate all goroutine descriptors that
-// the test will need. The runtime never frees them, so later allocations would
-// look like a leak.
+// startManyGoroutines makes the runtime allocate the goroutine descriptors that
+// the test will need. They are never freed, and would look like a leak.
 func startManyGoroutines() {
 	var all sync.WaitGroup
 	end := make(chan struct{})
@@ -68,9 +67,8 @@ func startManyGoroutines() {
 
 const timedOutCalls = 500
 
-// timedOut makes many calls time out behind a holder, and returns how many of
-// them had a node in the queue. Unless onlyReaders is set, half of them are
-// writers, which also wait for each other.
+// timedOut returns how many of many calls had a node in the queue before they
+// timed out. Half of them are writers, unless onlyReaders is set.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var all sync.WaitGroup
@@ -100,8 +98,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A waiter must need no goroutine but its caller's. The driver itself may keep
-// up to 16 idle goroutines.
+// The driver itself may keep up to 16 idle goroutines.
 func TestAWaiterNeedsNoGoroutineButItsCallers(t *testing.T) {
 	const n, spare = 1000, 16 + 4
 	w := newFixture(t)

@@ -22,9 +22,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable requires that a text is safe to show on a terminal. It must
-// contain no control characters except those given, nothing invisible, and
-// nothing that changes the direction of writing.
+// requirePrintable allows no control characters except those given, nothing
+// invisible, and nothing that changes the direction of writing.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -180,8 +179,6 @@ func (s *sharedBuffer) String() string {
 	return s.b.String()
 }
 
-// requirePrintableError checks all ways in which programs print or log an
-// error.
 func requirePrintableError(t testing.TB, err error) {
 	t.Helper()
 	require.Error(t, err)

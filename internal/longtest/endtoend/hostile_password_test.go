@@ -86,7 +86,6 @@ func (e *recorder) record(what, text string) {
 	}
 }
 
-// value records v as printed by each verb of package fmt.
 func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
@@ -152,8 +151,6 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 	}
 }
 
-// captureLog redirects the default loggers of go-zookeeper and the standard
-// library to a buffer.
 func captureLog(t *testing.T) *sharedBuffer {
 	var said sharedBuffer
 	before, logger, std := log.Writer(), zk.DefaultLogger, slog.Default()
@@ -163,7 +160,6 @@ func captureLog(t *testing.T) *sharedBuffer {
 	return &said
 }
 
-// secretClient opens a client with a password and records all its output.
 func (w *fixture) secretClient(e *recorder, password, addr, params string) *dlock.Client {
 	w.Helper()
 	dsn := "zk://alice:" + percent(password) + "@" + addr + w.root + "?" + params
@@ -260,7 +256,6 @@ func callAll(ctx context.Context, m *dlock.RWMutex) map[string]error {
 	return all
 }
 
-// fails provokes errors that occur before there is a session, and records them.
 func (w *fixture) fails(e *recorder, password string) {
 	w.Helper()
 	escaped, certs := percent(password), testenv.NewCerts(w)
@@ -308,8 +303,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	}
 }
 
-// useDriver uses the driver without a client. The returned values must be
-// printed later, when no goroutine uses them.
+// useDriver is like useInEveryWay, but without a client.
 func (w *fixture) useDriver(e *recorder, password string) map[string]any {
 	w.Helper()
 	d := zkdriver.Driver{TLS: testenv.NewCerts(w).ClientConfig(w)}
@@ -328,7 +322,6 @@ func (w *fixture) useDriver(e *recorder, password string) map[string]any {
 	return map[string]any{"driver": d, "*driver": &d, "secured connector": secured, "connector": c, "session": s, "place": p.Place, "info": info}
 }
 
-// profiles records all goroutine profiles with their labels.
 func (e *recorder) profiles() {
 	e.t.Helper()
 	for _, debug := range []int{1, 2} {
@@ -398,9 +391,8 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether reach must skip values of type t. Such values belong
-// to the test or to another library, and are guarded by locks that reach does
-// not take.
+// foreign reports whether reach must skip values of type t, because they belong
+// to the test, or are guarded by locks that reach does not take.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }

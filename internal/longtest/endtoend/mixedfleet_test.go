@@ -61,9 +61,8 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 		markdown("`names`", "the other lock", "they hold, `Lock`", "they hold, `RLock`", "they want, dlock exclusive", "they want, dlock shared")(rows))
 }
 
-// TestNoUpdateOfAMixedFleetIsLost lets dlock and a program with another library
-// increment a number in a file, 2,000 times each. Readers check that the number
-// does not change while they hold the lock.
+// TestNoUpdateOfAMixedFleetIsLost lets dlock and another library increment a
+// number in a file. It must not change while a reader holds the lock.
 func TestNoUpdateOfAMixedFleetIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 4,000 locks of each library")

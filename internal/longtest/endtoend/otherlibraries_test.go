@@ -21,12 +21,9 @@ type foreignLibrary interface {
 	release(id int)
 }
 
-// programBound is the timeout for an answer of a program. It is generous,
-// because Java starts slowly on a busy machine.
+// programBound is generous, because Java starts slowly on a busy machine.
 const programBound = 2 * time.Minute
 
-// soonAfter waits for the outcome of the other library's attempt to acquire a
-// lock that is now free.
 func (w *fixture) soonAfter(outcome <-chan error) error {
 	w.Helper()
 	select {
@@ -87,8 +84,6 @@ func (w *fixture) start(cmd *exec.Cmd) *program {
 	return p
 }
 
-// listen reads the program's answers and sends each one to the channel of the
-// order that it answers.
 func (p *program) listen(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var verb string

@@ -14,10 +14,9 @@ import (
 func other(a, b int) int { return 3 - a - b }
 
 // A server that is cut off, stopped or deposed may answer its clients for a
-// while after the other servers have expired their sessions. A holder on such a
-// server must learn of the loss before a client of another server is granted
-// the lock. Until then the holder sends reads and Syncs, which must not renew
-// its lease.
+// while after the others have expired their sessions. A holder on such a server
+// must learn of the loss before another client gets the lock. Until then it
+// sends reads and Syncs, which must not renew its lease.
 func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	atLeader := func(leader, _ int) int { return leader }

@@ -14,7 +14,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Clients take a lock while the servers are killed and restarted one by one.
 // There may never be two holders. Another client must keep a second lock during
 // short outages. If a fault of ZooKeeper makes the servers diverge (see package
 // survey), the test starts over with new ones.
@@ -30,8 +29,6 @@ func TestServersAreKilledOneByOneAndNoLockHasTwoHolders(t *testing.T) {
 	}
 }
 
-// killOneByOne kills the servers one by one. It stops early and returns true if
-// they have diverged.
 func killOneByOne(t *testing.T) (diverged bool) {
 	e := ensemble(t, 10)
 	h := newSteadyHolder(t, e, "/l?session_timeout=10s&lease_margin=1s")
@@ -141,8 +138,7 @@ func (h *steadyHolder) await(t *testing.T) {
 
 // quick is the longest outage in which the holder must keep its lock. Leases
 // last nine seconds here. The latest renewal may be 3.75 s old and reconnecting
-// takes one second, which leaves 4.25 s for the outage. quick is shorter, to
-// leave a margin.
+// takes one second, which leaves 4.25 s, less a margin.
 const quick = 3 * time.Second
 
 // requireHeld requires that an outage of at most quick has not cost the holder

@@ -23,8 +23,6 @@ type handover struct {
 	stalls *stalls
 }
 
-// grant records how the waiter's call of Lock ended, and what the previous
-// holder's lock reported at that instant.
 type grant struct {
 	err        error
 	at         time.Time
@@ -33,7 +31,6 @@ type grant struct {
 	stalled    bool  // a stall of the machine may have delayed Lost
 }
 
-// contend makes one client hold a lock and another wait for it.
 func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {
 	t.Helper()
 	h := &handover{holder: open(t, holderDSN), stalls: watchStalls(t)}
@@ -79,8 +76,6 @@ func (h *handover) queue(t testing.TB, name, nextDSN string) <-chan grant {
 	return granted
 }
 
-// lockAndUnlock waits for the grant and records what the previous holder's lock
-// reported at that time.
 func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	l, err := m.Lock(ctx)
 	g := grant{err: err, at: time.Now(), holderLost: closed(h.lock.Lost()), holderErr: h.lock.Err()}
@@ -96,9 +91,7 @@ func (h *handover) lockAndUnlock(ctx context.Context, m *dlock.RWMutex) grant {
 	return g
 }
 
-// margin waits for the next grant. It returns how long before that grant the
-// holder learned of its loss. It returns an error if the holder had not learned
-// of it, or if the waiter was not granted the lock.
+// margin returns how long before the next grant the holder learned of its loss.
 func (h *handover) margin() (time.Duration, error) {
 	var g grant
 	select {

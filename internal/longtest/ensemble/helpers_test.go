@@ -90,14 +90,10 @@ func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))
 }
 
-// dsn returns the data source name for the given servers. path may end with
-// parameters.
 func dsn(path string, addrs ...string) string {
 	return "zk://" + strings.Join(addrs, ",") + path
 }
 
-// open returns a client, which need not be connected yet, and closes it when
-// the test ends.
 func open(t testing.TB, dsn string, opts ...dlock.Option) *dlock.Client {
 	t.Helper()
 	c, err := dlock.Open("zk", dsn, append([]dlock.Option{quiet()}, opts...)...)

@@ -34,8 +34,6 @@ type route struct {
 	servers []string
 }
 
-// now returns the proxy of the server that the session is connected to, or the
-// first one if there is none.
 func (r route) now() *zktest.Proxy {
 	for _, p := range r.proxies {
 		if p.Connections() > 0 {
@@ -70,8 +68,6 @@ func (r route) expire() {
 	}
 }
 
-// cutOff disconnects the session from one server or all of them, in one
-// direction or both.
 func (r route) cutOff() (heal func()) {
 	if rand.IntN(2) == 0 {
 		r.proxies = []*zktest.Proxy{r.now()}
@@ -84,7 +80,7 @@ func (r route) cutOff() (heal func()) {
 	return func() { r.each((*zktest.Proxy).Heal) }
 }
 
-// routed is a connector whose sessions use routes. As an operator, it uses raw.
+// routed is a connector whose sessions use routes. raw is an operator's client.
 type routed struct {
 	testing.TB
 	servers []string
@@ -140,8 +136,6 @@ var opcodes = map[faults.Op]func(int32) bool{
 	faults.OpList:   zktest.Op(zktest.OpGetChildren2),
 }
 
-// makeHistories makes histories on these servers, with faults of clients and of
-// operators.
 func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(testing.TB) string, params string) {
 	var routes sync.Map
 	of := func(s driver.Session) route {

@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Two hundred clients connect at once to a server with a short accept queue and
-// want the same lock. Some lock libraries give up in this situation, or leave
-// nodes behind.
+// The server has a short accept queue. Some lock libraries give up in this
+// situation, or leave nodes behind.
 func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	t.Parallel()
 	const clients = 200
@@ -47,7 +46,6 @@ func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	eventually(t, "no session is left", func() bool { return server.Mntr()["zk_global_sessions"] == 0 })
 }
 
-// A crowd is a group of clients that each take the lock once.
 type crowd struct {
 	sync.WaitGroup
 	t                   testing.TB

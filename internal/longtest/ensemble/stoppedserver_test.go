@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A short delay of the disks must not cost the holder its lock. A long one
-// keeps its writes unanswered, and the holder must then give up the lock,
-// although the servers may still keep its session.
+// A short delay of the disks must not cost the holder its lock. After a long
+// one it must give up the lock, although the servers may keep its session.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)
@@ -45,9 +44,8 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	logMargins(t, "slow disks", margins(t, []*handover{h}))
 }
 
-// While the disks stall, the servers answer no writes, so the leases of all
-// sessions end, including those of the waiters. Then the waiters join the queue
-// again, each is granted the lock once, and there is never a second holder. The
+// While the disks stall, all leases end, including those of the waiters. Then
+// the waiters join the queue again, and there is never a second holder. The
 // test does not run in parallel with others, because a session that gets no CPU
 // time would pass the lock on before the disks stall.
 func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {

@@ -28,9 +28,8 @@ type deposable struct {
 	others  []string // addresses of the servers that elect another leader
 }
 
-// The sessions of the other clients have a longer timeout. Otherwise the
-// deposed leader would try to expire them. It would then wait for a quorum and
-// answer no more syncs.
+// Other clients have a longer session timeout. Otherwise the deposed leader
+// would try to expire them, wait for a quorum, and answer no more syncs.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
@@ -62,7 +61,6 @@ func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	}
 }
 
-// depose cuts off the leader and makes the other servers elect another one.
 func (d *deposable) depose() {
 	d.cutOff()
 	d.elect()
@@ -87,8 +85,7 @@ type contender struct {
 	failed  chan error
 }
 
-// wait opens a client and calls Lock. It returns when the call waits in the
-// queue.
+// wait returns when the call of Lock waits in the queue.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}
@@ -139,9 +136,8 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// held returns a lock that a client of the other servers holds, a waiter behind a
-// proxy of a server that is to be deposed, and that proxy. Heartbeats have
-// renewed the waiter's lease for longer than a session timeout.
+// held returns a lock that a client of the other servers holds, a waiter behind
+// a proxy of a server that is to be deposed, and that proxy.
 func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.Proxy) {
 	d.t.Helper()
 	first, err := open(d.t, dsn(otherParams, d.others...)).RWMutex("q").Lock(within(d.t))
@@ -179,9 +175,9 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// A waiter receives the event of a release only after its server was cut off.
-// It takes the lock without a request, because its lease has not ended. That
-// lease must end before the new leader grants the lock to the next contender.
+// A waiter receives the event of a release only after its server was cut off,
+// and takes the lock without a request. Its lease must end before the new
+// leader grants the lock to the next contender.
 func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

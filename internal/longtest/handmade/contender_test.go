@@ -17,7 +17,6 @@ func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
 const bound = 2 * time.Minute
 
-// A setting selects and configures a contender's lock.
 type setting struct {
 	kind    string
 	servers []string      // data source names or addresses
@@ -25,16 +24,13 @@ type setting struct {
 	ahead   time.Duration // how far the contender's clock is ahead
 }
 
-// A locker is a lock as used by one contender.
 type locker interface {
-	// lock blocks until the contender holds the lock. The token is 0 if the lock
-	// has none.
+	// lock returns the token 0 if the lock has none.
 	lock(ctx context.Context) (token int64, err error)
 	// check returns an error if the contender can tell, without asking a
 	// server, that it does not hold the lock.
 	check() error
-	// unlock releases the lock. It returns an error if it can tell that the
-	// lock was no longer held.
+	// unlock returns an error if it can tell that the lock was no longer held.
 	unlock(ctx context.Context) error
 	close() error
 }
@@ -60,7 +56,6 @@ func start(t testing.TB, s setting) *contender {
 	return c
 }
 
-// wait tells the test that the contender has to wait.
 func (c *contender) wait() {
 	select {
 	case c.waiting <- struct{}{}:
@@ -68,7 +63,7 @@ func (c *contender) wait() {
 	}
 }
 
-// reach blocks if place is c.stop: until the test has received from c.at twice,
+// reach blocks if place is c.stop, until the test has received from c.at twice
 // or ends.
 func (c *contender) reach(place string) {
 	for i := 0; i < 2 && c.stop == place; i++ {
@@ -79,7 +74,6 @@ func (c *contender) reach(place string) {
 	}
 }
 
-// retry calls the function try until it returns true or an error, with pauses.
 func (c *contender) retry(ctx context.Context, try func() (bool, error)) error {
 	for {
 		if ok, err := try(); ok || err != nil || ctx.Err() != nil {
@@ -117,7 +111,6 @@ func (c *contender) holds() {
 	c.granted()
 }
 
-// waits calls lock, and reports whether the contender has to wait.
 func (c *contender) waits() bool {
 	c.begin()
 	select {
@@ -131,9 +124,8 @@ func (c *contender) waits() bool {
 
 func (c *contender) gives() error { return c.unlock(c.t.Context()) }
 
-// A resource is what the lock protects, for example another service. It refuses
-// a write whose token is below that of an earlier one. It cannot refuse the
-// writes of a lock without tokens.
+// A resource is what the lock protects. It refuses a write whose token is below
+// that of an earlier one, but not the writes of a lock without tokens.
 type resource struct{ token int64 }
 
 func (r *resource) write(c *contender) (accepted bool) {

@@ -24,7 +24,6 @@ import (
 
 const name = "stock/42"
 
-// errNotHeld is returned by an unlock that finds the lock lost.
 var errNotHeld = errors.New("the lock is not held")
 
 func newLocker(s setting, c *contender) (locker, error) {
@@ -184,7 +183,6 @@ func (l *keyLock) set(ctx context.Context) (ok bool, err error) {
 	return ok, err
 }
 
-// setNX sets the key together with its expiry, and reports whether it was absent.
 func setNX(ctx context.Context, server *redis.Client, value string, expiry time.Duration) (bool, error) {
 	err := server.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: expiry}).Err()
 	if errors.Is(err, redis.Nil) {

@@ -11,9 +11,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// TestForUpdateOutlivesItsMachine cuts off and ends the holder, so that the
-// server never sees the connection end. The server keeps the lock, because by
-// default only the operating system detects dead connections, after hours.
+// TestForUpdateOutlivesItsMachine cuts off the holder. The server keeps the
+// lock, because by default only the operating system detects this, after hours.
 func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)

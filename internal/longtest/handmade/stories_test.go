@@ -38,7 +38,6 @@ func on(dlock string, hand ...string) store {
 const tables = `CREATE TABLE held (name varchar(99) PRIMARY KEY, expires bigint NOT NULL);
 	CREATE TABLE item (id int PRIMARY KEY, value int NOT NULL); INSERT INTO item VALUES (1, 1)`
 
-// connect returns the database that hand-written locks use.
 func connect(t testing.TB, s store) *sql.DB {
 	driver, dsn, _ := strings.Cut(s("row", 0).servers[0], " ")
 	db, err := sql.Open(driver, dsn)
@@ -47,7 +46,6 @@ func connect(t testing.TB, s store) *sql.DB {
 	return db
 }
 
-// schema creates a schema and returns a function to reach it at an address.
 func schema(t testing.TB, server *pgtest.Server) func(addr string, parameters ...string) store {
 	name := server.Schema()
 	server.SQL(t, "CREATE SCHEMA "+name+"; SET search_path = "+name+"; "+tables)
@@ -131,9 +129,8 @@ func TestADeadHolder(t *testing.T) {
 	}
 }
 
-// TestAPausedHolder lets A check its lock and then pause for longer than the
-// lock lasts. B gets the lock and writes. A goes on: it writes, and unlocks. Then
-// C asks for the lock.
+// TestAPausedHolder lets A pause after it has checked its lock, for longer than
+// the lock lasts.
 func TestAPausedHolder(t *testing.T) {
 	for kind, c := range map[string]struct {
 		on       func(testing.TB) store
@@ -196,7 +193,6 @@ const (
 // is called while A holds the lock.
 type scene func(t testing.TB) (a, b store, event func(a *contender))
 
-// TestTwoHolders shows which events give B the lock while A still holds it.
 func TestTwoHolders(t *testing.T) {
 	for _, c := range []struct {
 		name, kind string

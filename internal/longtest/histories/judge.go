@@ -11,11 +11,9 @@ import (
 	"github.com/dlock-go/dlock/internal/history"
 )
 
-// searchLimit bounds the time of a search. A search that takes longer counts as
-// a failure.
+// searchLimit bounds a search. A longer one counts as a failure.
 var searchLimit = time.Minute
 
-// search looks for an order of the recorded operations that the model allows.
 func search(r *history.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var ops []porcupine.Operation
 	for _, o := range r.Operations {
@@ -24,8 +22,6 @@ func search(r *history.Record) (porcupine.CheckResult, porcupine.LinearizationIn
 	return porcupine.CheckOperationsVerbose(model, ops, searchLimit)
 }
 
-// judge fails the test if the history is not linearizable or breaks another
-// rule. In that case it also draws the history.
 func judge(t testing.TB, r *history.Record, dir string) {
 	t.Helper()
 	result, info := search(r)

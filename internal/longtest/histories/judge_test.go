@@ -72,8 +72,6 @@ type mute struct {
 
 func (m *mute) Errorf(format string, args ...any) { m.text += fmt.Sprintf(format, args...) + "\n" }
 
-// judged requires that judge fails with a text that contains verdict, and
-// returns the picture that it draws.
 func judged(t *testing.T, r *history.Record, verdict string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -86,8 +86,6 @@ func (s state) hash() uint64 {
 	return h
 }
 
-// mode returns the strongest mode in which a contender holds the lock, or 0 if
-// it does not hold it.
 func (s state) mode(hold int) (mode dlock.Mode) {
 	for _, h := range s.holders {
 		if h.hold == hold {
@@ -106,7 +104,6 @@ func (s state) locks(hold int) (n int) {
 	return n
 }
 
-// readable reports whether readers may hold the lock together with its holders.
 func (s state) readable() bool {
 	return !slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive || h.units > 0 })
 }
@@ -134,8 +131,6 @@ func (s state) add(o operation) state {
 	return s
 }
 
-// step applies an operation to s. It returns false if the model does not allow
-// it.
 func (s state) step(o operation) (bool, state) {
 	switch o.Kind {
 	case history.Grant:
@@ -176,8 +171,7 @@ func (s state) grant(o operation) (bool, state) {
 	return ok, s.add(o)
 }
 
-// reenter gives a contender one more Lock, without a new node. It refuses an
-// upgrade.
+// reenter gives a contender one more Lock. It refuses an upgrade.
 func (s state) reenter(o operation) (bool, state) {
 	switch held := s.mode(o.Hold); {
 	case held == 0:

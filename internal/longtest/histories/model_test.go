@@ -27,7 +27,6 @@ func won(call, ret int64, hold int, mode dlock.Mode, token int64) porcupine.Oper
 	return at(call, ret, history.Operation{Kind: history.Grant, Hold: hold, Mode: mode, Token: token})
 }
 
-// acquired returns a grant of units of a semaphore.
 func acquired(call, ret int64, hold, units int, token int64) porcupine.Operation {
 	return at(call, ret, history.Operation{Kind: history.Grant, Hold: hold, Mode: r, Units: units, Token: token})
 }

@@ -85,7 +85,6 @@ var processes = []Fault{
 	}},
 }
 
-// one returns a fault of a random server i for which may(s, i) is true.
 func one(may func(*Servers, int) bool, what string, fail, heal func(*zktest.Server)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		for _, i := range s.Random.Perm(len(s.Servers)) {

@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// actor is a goroutine of a worker that acquires one lock after the other. Each
-// has its own host name, so that node names stay unique even if an operator
-// removes a queue and its sequence starts over.
+// Each actor has its own host name, so that node names stay unique even if an
+// operator removes a queue and its sequence starts over.
 type actor struct {
 	*worker
 	random *rand.Rand
@@ -30,7 +29,6 @@ func newActor(w *worker, i int) *actor {
 	return a
 }
 
-// hold is a lock that an actor holds, with the counters that it protects.
 type hold struct {
 	name               string
 	lock               *dlock.Lock
@@ -45,7 +43,6 @@ func (a *actor) run() {
 	}
 }
 
-// act takes a lock in one of several ways, and writes or reads under it.
 func (a *actor) act(name string) {
 	m, ctx, cancel := a.locks[name], context.Background(), func() {}
 	lock, try, write := m.Lock, m.TryLock, a.random.IntN(4) > 0
@@ -87,7 +84,6 @@ func (a *actor) act(name string) {
 	}
 }
 
-// writeInside re-enters the lock and writes as the inner holder.
 func (a *actor) writeInside(h *hold) {
 	inner, err := a.locks[h.name].Lock(h.lock.Context(context.Background()))
 	if err != nil {
@@ -104,8 +100,6 @@ func (a *actor) writeInside(h *hold) {
 	}
 }
 
-// holdLong acquires random long locks and holds each for some seconds, or until
-// it is lost. Meanwhile it keeps asking the counter about other holders.
 func (a *actor) holdLong() {
 	for !a.finishing() {
 		name := longLocks[a.random.IntN(len(longLocks))]
@@ -173,7 +167,6 @@ func (a *actor) release(h *hold) {
 	}
 }
 
-// explainedErrors are the errors with which calls may fail during faults.
 var explainedErrors = []error{dlock.ErrLocked, dlock.ErrTimeout, dlock.ErrLost, context.Canceled, driver.ErrUnavailable}
 
 func (a *actor) requireExplained(name string, err error) {
@@ -221,8 +214,7 @@ func (a *actor) increment(h *hold) {
 
 // waitForStop blocks before a write if the test has asked for it, so that the
 // test can stop the process at this point. (A process that sent SIGSTOP to
-// itself would run on for a moment.) The caller writes even if the lock was
-// lost meanwhile.
+// itself would run on for a moment.)
 func (a *actor) waitForStop(h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != h.name || !a.halt.CompareAndSwap(order, nil) {
@@ -233,8 +225,6 @@ func (a *actor) waitForStop(h *hold) bool {
 	return true
 }
 
-// readTwice reads the counter twice. Nobody may write in between while the lock
-// is held.
 func (a *actor) readTwice(h *hold) {
 	first, err := h.checked.readAs(h.lock.Token(), h.id)
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. inject injects it, and returns a function that
-// heals it, and a description of the target. heal is nil if no target was left.
+// faultKind is a kind of fault. The function heal, which inject returns, is nil
+// if no target was left.
 type faultKind struct {
 	name   string
 	alone  bool // never combined with other faults
@@ -25,8 +25,6 @@ type faultKind struct {
 	inject func(*round) (heal func(), what string)
 }
 
-// kindsHere returns the kinds of faults that this machine supports and that the
-// flag -faults selects.
 func kindsHere() []faultKind {
 	kinds := slices.Concat(clientFaults, linkFaults, operatorFaults)
 	for _, f := range servers.Faults(testenv.CheckSlowDisk() == nil) {
@@ -51,7 +49,6 @@ func proxied(m *member) bool { return m.proxies != nil }
 
 const stoppedAtWrite = "client stopped between its last look and its write"
 
-// clientFaults hit worker processes.
 var clientFaults = []faultKind{
 	{name: "client stopped (SIGSTOP) past its session", inject: func(s *round) (func(), string) {
 		return s.stopMember(func(m *member) time.Duration {
@@ -66,8 +63,6 @@ var clientFaults = []faultKind{
 	{name: "server with a full accept queue", inject: fillAcceptQueue},
 }
 
-// stopMember stops a worker with SIGSTOP for a while. A timer resumes it, and
-// the returned function waits for that.
 func (s *round) stopMember(howLong func(*member) time.Duration) (func(), string) {
 	m := s.reserveMember(anyMember)
 	if m == nil {
@@ -89,8 +84,7 @@ func killMember(s *round) (func(), string) {
 	return func() { s.must(s.begin(m)) }, m.id() + " killed"
 }
 
-// fillAcceptQueue makes a server unreachable without refusing connections. It
-// pauses the server and fills its queue of new connections.
+// fillAcceptQueue makes a server unreachable without refusing connections.
 func fillAcceptQueue(s *round) (func(), string) {
 	i := s.random.IntN(len(s.ensemble.Servers))
 	if !s.targets.Reserve(fmt.Sprint("server ", i)) {
@@ -161,7 +155,6 @@ var linkFaults = []faultKind{
 	{name: "requests held back", inject: links(func(p *zktest.Proxy) { p.HoldRequests(zktest.Op(zktest.OpMulti)) })},
 }
 
-// links returns a fault of all connections of a member.
 func links(hit func(*zktest.Proxy)) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		m := s.reserveMember(proxied)

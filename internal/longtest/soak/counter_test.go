@@ -13,10 +13,9 @@ import (
 )
 
 // counter is a number in a file, which processes increment in two steps, read
-// and write. The file also counts the writes. Each write should add one, so the
-// difference is the number of lost updates.
-//
-// All methods are atomic, even if the process is killed.
+// and write. The file also counts the writes. Each should add one, so the
+// difference is the number of lost updates. All methods are atomic, even if the
+// process is killed.
 type counter struct{ name string }
 
 type tally struct {
@@ -59,7 +58,6 @@ func (c counter) begin(token, owner int64) (int64, error) {
 	})
 }
 
-// write stores the number unless a later holder has begun.
 func (c counter) write(count, token int64) error {
 	_, err := c.step(func(t *tally) error {
 		if err := t.refuse(token, max(t.Token, t.Reader)); err != nil {
@@ -72,8 +70,7 @@ func (c counter) write(count, token int64) error {
 }
 
 // readAs reads the number unless a later writer has begun, and rejects writers
-// with lower tokens from then on. It rejects no readers, because several may hold
-// the lock.
+// with lower tokens from then on. It rejects no readers.
 func (c counter) readAs(token, _ int64) (int64, error) {
 	return c.step(func(t *tally) error {
 		if err := t.refuse(token, t.Token); err != nil {
@@ -106,9 +103,8 @@ func (t *tally) refuse(token, than int64) error {
 	return nil
 }
 
-// step applies the function do to the contents of the file, atomically. It
-// returns the number before the change. It holds a file lock, which the system
-// releases if the process is killed. Changes are written back even if do fails.
+// step applies the function do to the file, and returns the number before. It
+// holds a file lock, which the system releases if the process is killed.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

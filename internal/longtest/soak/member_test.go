@@ -19,9 +19,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is a worker's position in the team, with its own proxied connections
-// to the servers. If a fault kills the worker process, a new one takes its
-// position.
+// member is a worker's position in the team. If a fault kills the worker
+// process, a new one takes its position.
 type member struct {
 	name    string
 	timeout time.Duration // session timeout
@@ -104,8 +103,6 @@ var (
 	errNotFinished = errors.New("did not finish")
 )
 
-// awaitLine waits for an output line that begins with word, and returns the
-// rest.
 func (m *member) awaitLine(word string) (string, error) {
 	select {
 	case line, ok := <-m.output:
@@ -135,8 +132,6 @@ func (m *member) acquired() uint64 {
 	return binary.BigEndian.Uint64(text)
 }
 
-// awaitEnd waits until a process that was told to finish has ended. After a
-// while it kills the process.
 func (m *member) awaitEnd() error {
 	select {
 	case err := <-m.ended:
@@ -152,7 +147,6 @@ func (m *member) awaitEnd() error {
 	}
 }
 
-// stderr returns what the process wrote to standard error, such as a data race.
 func (m *member) stderr() string {
 	text, _ := os.ReadFile(m.file("stderr"))
 	return strings.TrimSpace(string(text))

@@ -13,7 +13,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// operatorFaults are mistakes that an operator might make in the store.
 var operatorFaults = []faultKind{
 	{name: "operator removes the node of a holder", last: true, inject: operatorFault("node of a holder removed", func(o *operator) bool {
 		nodes := o.nodes()
@@ -49,8 +48,6 @@ type operator struct {
 	queue string
 }
 
-// runOperator calls the function do on a new connection until it succeeds, but
-// for at most five seconds.
 func (s *round) runOperator(do func(*operator) bool) bool {
 	conn, end, err := zktest.Connect(10*time.Second, s.ensemble.Addrs()...)
 	if err != nil {
@@ -66,7 +63,6 @@ func (s *round) runOperator(do func(*operator) bool) bool {
 	return false
 }
 
-// nodes returns the names of the nodes in the order of the queue.
 func (o *operator) nodes() []string {
 	names, _, _ := o.conn.Children(o.queue)
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) })

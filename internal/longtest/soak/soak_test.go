@@ -58,9 +58,8 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// startServers starts the ensemble. A server that is cut off keeps serving clients
-// for syncLimit, 5 s, which is longer than any session timeout. That is the
-// dangerous case.
+// startServers sets a syncLimit of 5 s, which is longer than any session
+// timeout. A server that is cut off serves its clients for that long.
 func startServers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{

@@ -19,8 +19,6 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// team lists the workers of a round.
-//
 // Some workers have no actors that take locks briefly, so their sessions seldom
 // write. A server that is cut off from its leader still answers the reads of
 // such a session. Those answers must not prolong the session's lease.
@@ -63,8 +61,8 @@ type round struct {
 	lastSurvey  string
 }
 
-// playRound plays and judges one round. It returns true if the servers disagree
-// for good: the round then ended early, and the ensemble is unusable.
+// playRound returns true if the servers disagree for good: the round then ended
+// early, and the ensemble is unusable.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -86,7 +84,6 @@ func (s *round) divergedVerdict() string {
 		s.number, strings.Join(s.stuck, "\n  "), strings.Join(s.differences, "\n"), s.lastSurvey)
 }
 
-// violation fails the test.
 func (s *round) violation(format string, args ...any) {
 	s.t.Helper()
 	s.figures.violations++
@@ -126,8 +123,6 @@ func (s *round) begin(m *member) error {
 	return m.start(s.chroot, seqLimit, s.seed<<16+uint64(s.number)<<8)
 }
 
-// await waits until the function ok returns true or the servers have diverged.
-// After waitLimit it fails the test through s.notWithin.
 func (s *round) await(what string, ok func() bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -138,9 +133,8 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin fails the test because something did not happen in time. It returns
-// only if the servers have diverged, and the caller must then cut the round
-// short.
+// notWithin fails the test, unless the servers have diverged. Then it returns,
+// and the caller must cut the round short.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -153,8 +147,7 @@ func (s *round) notWithin(what string) {
 }
 
 // allAcquire returns a function that reports whether every member has acquired
-// a lock since allAcquire was called. It ignores members that contend only for
-// long locks, because they may have to wait.
+// a lock since the call. It ignores members that contend only for long locks.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -193,8 +186,6 @@ func (s *round) longEnough() bool {
 	return sum > 8*seqLimit
 }
 
-// injectGroup injects some of the faults, heals them, and checks that all
-// members recover. It returns the remaining kinds.
 func (s *round) injectGroup(kinds []faultKind) (left []faultKind) {
 	s.targets = servers.New(s.t, s.ensemble, s.random)
 	s.distribute()
@@ -243,9 +234,8 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves each member to a random server. Otherwise all members would
-// end up on the server that failed least, and faults of other servers would hit
-// nobody.
+// distribute moves each member to a random server. Otherwise all would end up
+// on the server that failed least.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))
@@ -271,9 +261,8 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong returns a random duration for a group's faults: either shorter than
-// the longest session timeout, so that sessions survive, or longer than all of
-// them.
+// howLong returns a random duration, shorter than the longest session timeout,
+// so that sessions survive, or longer than all of them.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -281,8 +270,6 @@ func (s *round) howLong() time.Duration {
 	return longestTimeout + between(s.random, 500*time.Millisecond, 2*time.Second)
 }
 
-// recover waits until there is a quorum and every member has acquired a lock
-// again.
 func (s *round) recover(after string) {
 	acquired := s.allAcquire()
 	began := time.Now()
@@ -295,7 +282,6 @@ func (s *round) recover(after string) {
 		s.number, time.Since(s.figures.began).Round(time.Second), after, quorum.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
-// close ends all workers and checks that they leave nothing behind.
 func (s *round) close() {
 	s.finishWorkers()
 	for i := range s.ensemble.Servers { // each of them, because they may have diverged
@@ -333,8 +319,6 @@ func (s *round) finishWorkers() {
 	}
 }
 
-// findDivergence stores lasting differences between the servers in
-// s.differences.
 func (s *round) findDivergence() {
 	var queues []string
 	for _, name := range lockNames {
@@ -348,7 +332,6 @@ func (s *round) findDivergence() {
 
 func (s *round) diverged() bool { return len(s.differences) > 0 }
 
-// nodesBelowQueues returns all nodes of contenders, as shown by one server.
 func (s *round) nodesBelowQueues(server int) (left []string) {
 	queues := map[string]bool{s.chroot + "/b": true, s.chroot + "/long": true}
 	for _, name := range lockNames {
@@ -362,8 +345,6 @@ func (s *round) nodesBelowQueues(server int) (left []string) {
 	return left
 }
 
-// judge returns a description of every violation in the round: what the workers
-// have seen, and what the counters show.
 func (s *round) judge() (wrong []string) {
 	names, err := filepath.Glob(filepath.Join(s.dir, "*.faults"))
 	s.must(err)

@@ -47,9 +47,8 @@ func (s *settings) file(kind string) (*os.File, error) {
 // stuck is the prefix of a fault that is excused if the servers have diverged.
 const stuck = "stuck: "
 
-// Brief locks are held for milliseconds by many actors. Long locks are held for
-// seconds, so that every fault hits a held lock. An operator removes only nodes
-// of tamperedLock.
+// Brief locks are held for milliseconds, and long locks for seconds, so that
+// every fault hits a held lock. An operator removes only nodes of tamperedLock.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}
@@ -133,8 +132,6 @@ func (w *worker) readOrders(orders io.Reader) {
 	os.Exit(3)
 }
 
-// run lets the actors work until the worker is told to finish. Finally it
-// acquires each lock once more.
 func (w *worker) run() error {
 	log, err := w.file("log")
 	if err != nil {

@@ -29,8 +29,7 @@ const (
 )
 
 // view is what one server shows: its nodes, each with the transaction that
-// created it, because a node may be replaced by another of the same name. It is
-// nil if the server did not answer.
+// created it. It is nil if the server did not answer.
 type view map[string]bool
 
 // Find asks every server for the given queues, which are paths, and for their
@@ -53,8 +52,6 @@ func Find(e *zktest.Ensemble, queues []string) (differences []string, last strin
 	return differ(all), last
 }
 
-// repeat calls the function ask up to count times, with pauses in between. It
-// stops early if all servers agree.
 func repeat(ask func() []view, pause func()) [][]view {
 	all := [][]view{ask()}
 	for len(all) < count && !agree(all[len(all)-1]) {
@@ -69,10 +66,8 @@ func agree(survey []view) bool {
 }
 
 // differ returns the nodes that one server shows in every survey and another
-// one in none. In a single survey, even servers that agree may differ, because
-// they are asked one after the other while clients carry on. If any answer is
-// missing, differ returns nothing, because the silent server may merely lag
-// behind.
+// one in none. If any answer is missing, it returns nothing, because the silent
+// server may merely lag behind.
 func differ(all [][]view) (differences []string) {
 	shown := make(map[string][]int) // by node: how often each server has shown it
 	for _, survey := range all {
