@@ -39,9 +39,8 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect is [Connect] with a custom dialer. It waits until the client has a
-// session, because before that, go-zookeeper tries each server only once for a
-// request, which is too little on a busy machine.
+// connect waits until the client has a session, because before that,
+// go-zookeeper tries each server once, too little on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -71,9 +70,8 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer remembers a client's connection, so that it can be closed
-// before the client. Otherwise zk.Conn.Close would block for most of a session
-// timeout if the server cannot be reached.
+// closingDialer lets a client's connection be closed before the client.
+// Otherwise zk.Conn.Close would block if the server cannot be reached.
 type closingDialer struct {
 	dialer zk.Dialer
 

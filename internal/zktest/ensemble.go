@@ -62,7 +62,6 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	return e
 }
 
-// connect creates the proxies between the servers.
 func (e *Ensemble) connect(all []*testenv.Server) error {
 	e.links = make([][]*peerLink, len(all))
 	for i := range all {
@@ -100,11 +99,9 @@ func newPeerLink(to *testenv.Server) (*peerLink, error) {
 
 // serveLinks makes the proxies accept connections.
 //
-// An election connection must not bypass the proxies. A server may close it and
-// dial back to the address in the dialer's first message, so the proxy replaces
-// that address by the address of the proxy for the opposite direction. (Of two
-// servers, ZooKeeper keeps only the connection dialed by the one with the
-// higher ID.)
+// Election connections must not bypass the proxies. A server may close one and
+// dial back to the address in its first message, so the proxy replaces that
+// address by that of the opposite proxy.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -272,10 +269,9 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 // busy machine may lose their leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the servers until the condition enough is met. The condition gets
-// the servers' indices by mode. A mode is what a server answers, such as
-// "leader" or "follower". It is "down" if the server was killed or stopped, and
-// begins with noAnswer if the server did not answer in time.
+// wait polls the servers until enough returns true. Its argument has the
+// servers' indices by what they answer: "leader" or "follower", "down" if the
+// server is stopped, or a text that begins with noAnswer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string][]int) bool) {
 	t.Helper()
 	var modes map[string][]int

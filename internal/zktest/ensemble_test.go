@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the timeout of a session that the test lets expire. It must
-// not be too short for a busy machine, because a client gives up a silent
-// connection after two thirds of the session timeout.
+// shortSession must not be too short for a busy machine, because a client gives
+// up a silent connection after two thirds of the session timeout.
 const shortSession = 3 * time.Second
 
 func create(conn *zk.Conn, path string) error {
@@ -59,9 +58,8 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.ElementsMatch(t, e.Addrs(), []string{e.Servers[0].Addr(), e.Servers[1].Addr(), e.Servers[2].Addr()})
 }
 
-// requireLinksProxied requires that each pair of servers has an election
-// connection through a proxy, and each follower a connection to its leader. A
-// test could not cut connections that bypass the proxies.
+// requireLinksProxied requires that all connections between servers pass
+// through proxies, because a test could not cut others.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	leader := e.Leader(t)

@@ -43,9 +43,8 @@ func (s *Server) poll(word string) (string, error) {
 	return s.ask(word, 300*time.Millisecond)
 }
 
-// ask sends a four-letter word and returns the answer. It increments
-// s.sent even if no answer arrives, because a paused server receives the
-// word when it resumes. The caller holds s.mu.
+// ask sends a four-letter word. It increments s.sent even without an answer,
+// because a paused server receives the word later. The caller holds s.mu.
 func (s *Server) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {

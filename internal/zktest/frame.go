@@ -56,8 +56,6 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame[:headerSize+n], err
 }
 
-// int32At returns the number at the given offset of a packet, or zero if the
-// packet is too short.
 func int32At(frame []byte, offset int) int32 {
 	offset += headerSize
 	if len(frame) < offset+4 {

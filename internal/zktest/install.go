@@ -54,9 +54,8 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns the class path of the release in zookeeperHome or, if that
-// is empty, of Debian's packages. If zookeeperHome is set but unusable, that is
-// an error, because the user wants that release and not Debian's.
+// findJars returns the class path. If zookeeperHome is set but unusable, that
+// is an error, because the user wants that release and not Debian's.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")

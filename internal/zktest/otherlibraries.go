@@ -43,8 +43,6 @@ func Curator(source string, args ...string) (*exec.Cmd, error) {
 	return exec.Command(java, append([]string{"-cp", jars, source}, args...)...), nil
 }
 
-// findCurator returns the class path for Curator's recipes, from the directory
-// that the user has given, if any, and otherwise from Debian's directory.
 func findCurator(given, debian string) (string, error) {
 	if given != "" {
 		if found, _ := filepath.Glob(filepath.Join(given, "curator-recipes*.jar")); len(found) == 0 {

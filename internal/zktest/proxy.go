@@ -62,8 +62,6 @@ func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }
 
-// firstThen returns a reader that parses the first frame with first and all
-// later ones with others.
 func firstThen(first, others func(bytes []byte) testenv.Frame) testenv.FrameReader {
 	parse := first
 	return func(r io.Reader) (testenv.Frame, error) {

@@ -183,10 +183,8 @@ func Shared(t testing.TB) *Server {
 	}), &wordsToShared}
 }
 
-// configure writes the configuration of a server. The command limits the heap
-// and disables the optimizing compiler, from which a server for one test would
-// not benefit. The log has only warnings, whatever library the release logs
-// with.
+// configure writes the configuration of a server. The command disables the
+// optimizing compiler, from which a server for one test would not benefit.
 func (c *settings) configure(s *Server) (command []string, ready func() bool) {
 	home, err := installed()
 	s.Must(err)
@@ -279,8 +277,6 @@ func removeBusyTree(conn *zk.Conn, root string) (err error) {
 	return err
 }
 
-// maxBacklog limits the number of connections that [Server.FillAcceptQueue]
-// opens.
 const maxBacklog = 4096
 
 // FillAcceptQueue pauses the server and opens connections until its accept
