@@ -14,7 +14,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// bound is the timeout of a check.
 const bound = time.Minute
 
 // Findings are the findings of one check.

@@ -49,8 +49,6 @@ func After(code int) int {
 	return 1
 }
 
-// others returns the stacks of leaked goroutines: all but the calling one and
-// the known ones.
 func others() []string {
 	stacks := strings.Split(strings.TrimSpace(all()), "\n\n")
 	return slices.DeleteFunc(stacks[1:], func(stack string) bool {

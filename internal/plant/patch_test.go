@@ -101,7 +101,6 @@ func (p *patch) parseDiff(diff string) error {
 	return nil
 }
 
-// apply returns the changed files by their paths below root.
 func (p *patch) apply(root string) (map[string]string, error) {
 	files := make(map[string]string)
 	for _, c := range p.changes {

@@ -77,8 +77,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// check fails the test unless the patch applies, the result is valid Go, and
-// the test that the patch names exists. It returns the patched files.
 func (p *patch) check(t *testing.T) (files map[string]string) {
 	files, err := p.apply(root)
 	if err != nil {

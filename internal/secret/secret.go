@@ -25,7 +25,6 @@ func Hide(text string, args []string) string {
 // parameter matches a password parameter. A quoted value may contain spaces.
 var parameter = regexp.MustCompile(`(?i)(?:password|passwd|pwd|pass)\s*=\s*('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
 
-// hideParameters hides the values of password parameters in arg.
 func hideParameters(text, arg string) string {
 	for _, m := range parameter.FindAllStringSubmatch(arg, -1) {
 		hidden := strings.TrimSuffix(m[0], m[1]) + Hidden
