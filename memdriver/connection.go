@@ -11,16 +11,15 @@ import (
 // that a test has injected. All fields are guarded by the store's mutex.
 type connection struct {
 	store   *Store
-	cuts    int           // cuts not yet healed
-	resets  int           // number of times that the connection has broken
+	cuts    int // cuts not yet healed
+	resets  int
 	delay   time.Duration // round-trip delay
 	replies time.Duration // extra delay of each reply
 	losses  []loss        // faults for future requests
 }
 
-// loss is a fault for the next request of one kind. The session gets an error.
-// By default, the store never receives the request. If committed is set, only
-// the reply is lost. If held is set, the request arrives later.
+// loss makes the next request of one kind fail. If committed is set, only the
+// reply is lost. If held is set, the request arrives later.
 type loss struct {
 	op        faults.Op
 	committed bool
@@ -36,7 +35,6 @@ func (c *connection) intact() bool {
 	return !c.cut() && c.delay == 0 && c.replies == 0 && len(c.losses) == 0
 }
 
-// nextLoss removes and returns the fault for the next request of that kind.
 func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 	i := slices.IndexFunc(c.losses, func(l loss) bool { return l.op == op })
 	if i < 0 {
@@ -49,9 +47,8 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 
 // The functions below must be called without the store's mutex.
 
-// transfer simulates the transfer of one message. It waits for half of c.delay
-// and then, if the connection is cut, until it heals. It returns false if quit
-// is closed first.
+// transfer waits for half of c.delay, and then until the connection is not cut.
+// It returns false if quit is closed first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -118,16 +115,14 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }
 
-// brokeSince reports whether the connection has broken since c.resets was read.
 func (c *connection) brokeSince(resets int) bool {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.resets != resets
 }
 
-// deliverNotices delivers the notices in the inbox in order. A notice stays in
-// the inbox until it is delivered, so that sendNotice appends later ones behind
-// it instead of delivering them directly.
+// deliverNotices removes a notice only after its delivery, so that sendNotice
+// appends later ones instead of delivering them directly.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// ConnectorOf returns a connector of st with the parameters in query, the part
-// of a data source name from the question mark on.
+// ConnectorOf returns a connector for st, configured by a query such as
+// "?session_timeout=5s".
 func ConnectorOf(t *testing.T, st *Store, query string) driver.Connector {
 	t.Helper()
 	c, err := Driver{}.OpenConnector(query)

@@ -98,7 +98,6 @@ func (f Faults) lose(s driver.Session, l loss) {
 	f.on(s, func(ms *session) { ms.conn.losses = append(ms.conn.losses, l) })
 }
 
-// on holds the store's mutex while do changes a session of this store.
 func (f Faults) on(s driver.Session, do func(*session)) {
 	ms := f.session(s)
 	f.store.mu.Lock()
@@ -237,7 +236,6 @@ func (f Faults) all() []*session {
 	return slices.Clone(f.store.sessions)
 }
 
-// session converts s. It panics if s does not belong to this store.
 func (f Faults) session(s driver.Session) *session {
 	ms, ok := s.(*session)
 	if !ok || ms.store != f.store {

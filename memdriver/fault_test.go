@@ -141,7 +141,6 @@ func TestResetLosesNoNotices(t *testing.T) {
 		ahead, own := create(t, other), create(t, s)
 		w := watch(t, s, own, ahead.Node)
 		st.Faults().Delay(s, 2*time.Second)
-		// The first Reset loses a request in flight, the second a reply.
 		for _, after := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
 			time.AfterFunc(after, func() { st.Faults().Reset(s) })
 			_, err := s.List(background, queue)

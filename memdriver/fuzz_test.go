@@ -11,9 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// FuzzDSN checks that the parameters of an accepted data source name take
-// effect, and that errors begin with the driver's name. It never passes the
-// store's name, because named stores stay in memory forever.
+// FuzzDSN never passes the store's name, because named stores stay in memory
+// forever.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "?session_timeout=5s", "stock?session_timeout=1h2m3s", "?session_timeout=1ms", "zk://h", "?%zz", "?a;b", "?session_timeout=5s&session_timeout=5s",
 		"?session_timeout=9223372036854775807ns", "?session%5Ftimeout=10s", "?session_timeout=%31s"} {
@@ -48,9 +47,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzForeignNode adds a node with an arbitrary name to a queue, as another
-// program may do. The queue must stay in order, and List must return the node
-// if driver.ParseName accepts its name.
+// The queue must stay in order, and List must return the node if
+// driver.ParseName accepts its name.
 func FuzzForeignNode(f *testing.F) {
 	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
 		f.Add("q", s, []byte("x"))

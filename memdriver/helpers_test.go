@@ -20,8 +20,6 @@ const (
 
 var background = context.Background()
 
-// inVirtualTime runs f in a synctest bubble, which also detects leaked
-// goroutines.
 func inVirtualTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -77,8 +75,6 @@ func watchQueue(t *testing.T, s driver.Session, queue string) driver.Watch {
 	return w
 }
 
-// open reports whether the channel is open and empty after all goroutines have
-// blocked.
 func open[T any](ch <-chan T) bool {
 	synctest.Wait()
 	select {
@@ -89,7 +85,6 @@ func open[T any](ch <-chan T) bool {
 	}
 }
 
-// elapse advances the virtual time and waits until all goroutines are blocked.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

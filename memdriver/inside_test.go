@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// A Create that arrives after the end of its session must not add a node,
-// because nothing would ever remove it.
+// Nothing would ever remove the node of a Create that arrives too late.
 func TestNoNodeIsAddedForASessionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := New()

@@ -12,7 +12,6 @@ import (
 // idleQueues limits how many empty queues a store remembers.
 const idleQueues = 1024
 
-// queue is the store's record of one queue of nodes.
 type queue struct {
 	name  string
 	epoch int64 // changes when the queue is recreated or its sequences start over
@@ -39,8 +38,7 @@ func (n *node) info(reader *record) driver.NodeInfo {
 	return info
 }
 
-// list returns the nodes that List shows, oldest first (rule 1 of package
-// driver: the order of nodes).
+// list returns what List shows, oldest first (rule 1 of package driver).
 func (q *queue) list() []driver.Node {
 	nodes := make([]driver.Node, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -69,7 +67,6 @@ func within(name, prefix string) bool {
 
 // The methods below require the store's mutex.
 
-// open returns the queue with that name, creating it if necessary.
 func (st *Store) open(name string) *queue {
 	q := st.queues[name]
 	if q == nil {
@@ -80,7 +77,6 @@ func (st *Store) open(name string) *queue {
 	return q
 }
 
-// find returns the first node that matches, and its queue, or nil for both.
 func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	if q := st.queues[queue]; q != nil {
 		if i := slices.IndexFunc(q.nodes, match); i >= 0 {
@@ -102,7 +98,6 @@ func (st *Store) add(q *queue, n *node) {
 	st.notify(q.name, driver.Node{}, driver.Changed)
 }
 
-// remove removes a node and notifies the sessions that watch the queue.
 func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	i := slices.Index(q.nodes, n)
 	q.nodes = slices.Delete(q.nodes, i, i+1)

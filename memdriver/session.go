@@ -18,20 +18,15 @@ var (
 	errClosed  = fmt.Errorf("%w: closed", driver.ErrSessionEnded)
 	errExpired = fmt.Errorf("%w: it expired", driver.ErrSessionEnded)
 
-	// errUnknown is the reply to a session that the store has dropped.
-	errUnknown = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
-	// errNotOwner is the reply to a session that tries to release or replace
-	// another session's node.
+	errUnknown  = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	errNotOwner = errors.New("the node belongs to another session")
-	// errCleanedUp is the reply to a Create that arrives later than the request
-	// to clean up its node. No caller receives this error.
+	// No caller receives errCleanedUp, because its Create has already failed.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
 	// errNoAnswer marks a request that was sent but not answered, so that it
 	// may or may not have been carried out.
 	errNoAnswer = errors.New("no answer")
 )
 
-// closeTimeout limits how long Close waits for the store.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -59,10 +54,9 @@ type session struct {
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
-// newSession returns the client's side of a new session. Its lease must end
-// before the store drops the session (rule 8 of package driver). The term is
-// therefore a quarter shorter than the session timeout, and starts when the
-// request was sent, not when it arrived.
+// The lease must end before the store drops the session (rule 8 of package
+// driver). Its term is therefore a quarter shorter than the session timeout,
+// and starts when the request was sent, not when it arrived.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -116,10 +110,8 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 }
 
 // cleanUp removes the node of a Create whose outcome is unknown, even if that
-// Create arrives later (rule 4 of package driver). It retries in the background
-// until the store confirms, or the lease ends and the node goes with the
-// session. This store identifies the node by the number of the call; other
-// drivers can use the node's data.
+// Create arrives later (rule 4 of package driver). It retries until the store
+// confirms, or the lease ends.
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -208,7 +200,7 @@ func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, s.timeout))
 	defer cancel()
 	answered := s.conn.roundTrip(faults.OpClose, ctx.Done(), func() {
-		// A no-op if the store has already dropped the session.
+		// An error means that the store has already dropped the session.
 		_ = s.store.accept(s.record, faults.OpClose)
 		s.store.drop(s.record)
 	})
@@ -222,9 +214,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// keepLease sends heartbeats until the lease ends. Then it ends the watches and
-// sets stopped, after which requests are no longer served and no goroutine is
-// started.
+// keepLease sends heartbeats until the lease ends. After that, the session
+// serves no request and starts no goroutine.
 func (s *session) keepLease() {
 	s.lease.Run(func(ctx context.Context) error { // a failed heartbeat is not repeated: the next follows soon
 		return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
@@ -258,8 +249,6 @@ type request struct {
 	invalid error  // why the request must not be sent
 }
 
-// on returns a request on a queue. It is not sent if the queue's name is bad, or if
-// the argument invalid is an error.
 func on(queue string, op faults.Op, name string, invalid error) request {
 	return request{op, queue, name, errors.Join(driver.CheckQueue(queue), invalid)}
 }
@@ -281,10 +270,10 @@ func (s *session) do(ctx context.Context, req request, serve func() error) error
 	return err
 }
 
-// ask sends a request to the store and returns the answer. When the request
-// arrives, serve is called with the store's mutex held. Any answer renews the
-// lease, from the time when the request was sent (rule 8). If the error matches
-// errNoAnswer, the request may still have been served, or be served later.
+// ask sends a request and returns the answer. serve is called with the store's
+// mutex held. Any answer renews the lease, from the time when the request was
+// sent (rule 8). After errNoAnswer, the request may have been served, or may be
+// later.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	if req.invalid != nil {
 		return answer, req.failed(req.invalid)
@@ -311,9 +300,8 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 	return answer, nil
 }
 
-// exchange sends a request and returns the reply. If the caller gives up on a
-// slow connection, the request continues on another goroutine. A request or
-// reply in flight when the lease ends is lost.
+// If the caller of exchange gives up, the request continues on another
+// goroutine. A request or reply in flight when the lease ends is lost.
 func exchange[T any](ctx context.Context, s *session, op faults.Op, serve func() (T, error)) (T, error) {
 	arrive := func() (r reply[T]) {
 		if s.stopped {

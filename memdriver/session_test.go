@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// No node may be left, whatever stage a Create has reached when its session
-// expires.
+// Whatever stage a Create has reached, no node may be left.
 func TestExpiryRacesWithCreate(t *testing.T) {
 	for range 50 {
 		st := memdriver.New()

@@ -74,17 +74,15 @@ func (st *Store) connect(ctx context.Context, timeout time.Duration) (driver.Ses
 	return s, nil
 }
 
-// record is the store's side of a session.
 type record struct {
 	id        string
 	timeout   time.Duration
 	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // numbers of the Creates to refuse, because the request to clean up their nodes arrived first
+	cleanedUp map[int64]bool // numbers of the Creates to refuse, because their clean-up arrived first
 }
 
-// expire is called when the record's timer fires.
 func (st *Store) expire(r *record) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -103,9 +101,8 @@ func (st *Store) dropIfSilent(r *record) {
 	}
 }
 
-// accept must be called for every request that arrives. It renews the session
-// and counts the request. If the session was dropped, it returns an error, and
-// the request must not be served.
+// accept renews the session and counts the request. If it returns an error,
+// because the session was dropped, the request must not be served.
 func (st *Store) accept(r *record, op faults.Op) error {
 	if r.gone {
 		return errUnknown
@@ -131,9 +128,8 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create appends a node to a queue (rules 1, 2, 3 and 5 of package driver:
-// position, name, token, nodes ahead). It stores the number of the call in the
-// node, so that cleanUp can find it.
+// create (rules 1, 2, 3 and 5 of package driver) stores the number of the call
+// in the node, so that cleanUp can find the node.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -160,9 +156,8 @@ func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpe
 	return driver.Joined{Place: driver.Place{Node: n.Node, Token: n.token}, Created: n.created, Known: true, Ahead: ahead}, nil
 }
 
-// cleanUp removes the node that the given call of Create has made. If that
-// Create arrives later, it will be refused (rule 4 of package driver: a failed
-// Create leaves no node).
+// cleanUp removes the node of the given call of Create. If that Create arrives
+// later, it is refused (rule 4 of package driver).
 func (st *Store) cleanUp(r *record, call int64, queue string) {
 	q, n := st.find(queue, func(n *node) bool { return n.owner == r && n.call == call })
 	if n != nil {
@@ -175,9 +170,8 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete removes the node with the token of p (rule 7 of package driver). The
-// token identifies the node even after a Replace has changed its name (rule
-// 12). Only a node's owner may release it (rule 13).
+// delete finds the node by its token, because a Replace changes the name (rules
+// 7 and 12). Only a node's owner may release it (rule 13).
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {
@@ -190,8 +184,7 @@ func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Caus
 	return nil
 }
 
-// removePlace removes the node with the name and token of p. Any session may
-// call it, not only the owner.
+// Any session may call removePlace, not only the node's owner.
 func (st *Store) removePlace(queue string, p driver.Place) error {
 	q, n := st.find(queue, func(n *node) bool { return n.Name == p.Name && n.token == p.Token })
 	if n == nil {

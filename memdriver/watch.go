@@ -44,7 +44,6 @@ type notice struct {
 
 // The methods below require the store's mutex.
 
-// notify sends a notice to every session that watches the queue.
 func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	for _, s := range st.sessions {
 		if s.watches.Has(queue) {
@@ -53,8 +52,8 @@ func (st *Store) notify(queue string, gone driver.Node, why driver.Cause) {
 	}
 }
 
-// sendNotice sends a notice to the session. Notices arrive in the order of the
-// changes in the store (rule 13 of package driver).
+// sendNotice keeps notices in the order of the changes in the store (rule 13 of
+// package driver).
 func (s *session) sendNotice(n notice) {
 	if len(s.inbox) == 0 && s.conn.intact() {
 		s.receive(n)
