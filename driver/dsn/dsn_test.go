@@ -19,7 +19,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// settings holds the parameters of an imaginary driver.
 type settings struct {
 	user    string
 	secret  dsn.Secret

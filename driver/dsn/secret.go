@@ -46,10 +46,10 @@ func (s *Secret) Login(text string) (user string, err error) {
 	return user, err
 }
 
-// Check stores the function program, which must return the password before its
-// ctx ends. It may be nil. Check returns an error if there is more than one
-// password, or a user or a password without the other. The argument given says
-// whether a client library has found a password in the data source name.
+// Check stores the function program, which may be nil and must return the
+// password before its ctx ends. Check returns an error if there is more than
+// one password, or a user or a password without the other. The argument given
+// says whether a client library has found a password in the data source name.
 func (s *Secret) Check(given bool, program func(context.Context) (string, error)) error {
 	given = given || s.text != nil
 	s.program = program

@@ -143,7 +143,6 @@ func parseHost(text, defaultPort string) (string, error) {
 	return host + ":" + port, nil
 }
 
-// parseIPv6 splits off the IPv6 address in brackets at the start of text.
 func parseIPv6(text string) (host, after string, err error) {
 	inside, after, found := strings.Cut(text[1:], "]")
 	if !found {
