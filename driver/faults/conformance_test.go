@@ -16,7 +16,6 @@ import (
 
 const sessionTimeout = 500 * time.Millisecond
 
-// behindFaults is a memory store behind a Connector that injects faults.
 type behindFaults struct {
 	*faults.Connector
 	store *memdriver.Store
@@ -48,8 +47,6 @@ func (m memory) Connect(ctx context.Context) (driver.Session, error) {
 	return known{s.(memorySession), m.Faults()}, nil
 }
 
-// behind returns the memory store's session that s wraps, with the methods by
-// which that store injects faults.
 func behind(s driver.Session) known { return faults.Unwrap(s).(known) }
 
 func (k known) session() driver.Session { return k.memorySession }

@@ -78,7 +78,6 @@ func (c *Connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// connect connects to the store and injects faults into request and reply.
 func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	sent, err := c.decide(ctx, r)
 	if err != nil {

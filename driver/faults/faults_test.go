@@ -16,8 +16,6 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// inBubble runs a test in virtual time, with a memory store. The plan decide
-// chooses the faults.
 func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *faultyWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &faultyWorld{t: t, store: memdriver.New()}
@@ -33,8 +31,7 @@ func inBubble(t *testing.T, decide faults.Plan, test func(t *testing.T, w *fault
 	})
 }
 
-// inBubbles runs a test like inBubble, once with the fault in a request for op
-// and once in its reply.
+// inBubbles tests the fault in a request, and then in its reply.
 func inBubbles(t *testing.T, op faults.Op, f faults.Fault, test func(t *testing.T, w *faultyWorld)) {
 	for _, stage := range []faults.Stage{faults.StageRequest, faults.StageReply} {
 		inBubble(t, on(stage, op, f), test)
@@ -267,8 +264,7 @@ func TestWatchesThatEndWithTheirSessionAreNotDecidedOn(t *testing.T) {
 		}
 		return faults.Fault{}
 	}
-	// The plan must not be called when a watch ends with its session. The test
-	// is repeated, because a race would show only in a few of the runs.
+	// Repeat, because a race would show only in a few of the runs.
 	for range 200 {
 		inBubble(t, decide, func(t *testing.T, w *faultyWorld) {
 			s := w.connect(w.faults)

@@ -120,8 +120,6 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 	return got.answer, err
 }
 
-// inspect sends the request of a driver.Inspector method, unless the driver's
-// session has no such methods.
 func inspect[T any](ctx context.Context, s *session, r Request, ask func(context.Context, driver.Inspector) (T, error)) (T, error) {
 	inner, ok := s.inner.(driver.Inspector)
 	if !ok { // the driver gets no request, so there is none to inject a fault into

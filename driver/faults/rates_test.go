@@ -28,8 +28,7 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal returns the requests and faults of each session of a client that
-// locks and unlocks thirty times. A single list for all sessions would not be
+// ratesJournal keeps one list per session. A single list would not be
 // reproducible, because the Close of one session races with the Connect of the
 // next.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
@@ -47,8 +46,7 @@ func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 		for range 30 {
 			l, err := client.RWMutex("q").Lock(t.Context())
 			require.NoError(t, err)
-			// Unlock fails if a fault has ended the session or
-			// lost the reply to the Delete.
+			// Unlock fails if a fault ended the session or lost the reply.
 			_ = l.Unlock()
 			time.Sleep(time.Second)
 		}

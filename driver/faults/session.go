@@ -13,10 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// closeDelay is the longest delay a plan can give to a Close.
 const closeDelay = 2 * time.Second
 
-// session wraps a driver's session and injects faults.
 type session struct {
 	connector *Connector
 	number    int
@@ -66,7 +64,6 @@ func (s *session) enter() bool {
 	return !s.ended
 }
 
-// start runs f on a goroutine, unless the session is closed.
 func (s *session) start(f func()) bool {
 	open := s.enter()
 	if open {
@@ -78,8 +75,6 @@ func (s *session) start(f func()) bool {
 	return open
 }
 
-// awaitEnd waits for the end of the driver's session, and then cancels all
-// requests, replies and watch events in flight.
 func (s *session) awaitEnd() {
 	<-s.inner.Done()
 	s.endLife()
@@ -159,8 +154,6 @@ type order[T any] struct {
 	undo func(T)
 }
 
-// sent is the result of send: the store's answer, and the faults that were
-// injected.
 type sent[T any] struct {
 	answer    T
 	onRequest Fault
@@ -168,10 +161,9 @@ type sent[T any] struct {
 	request   Request
 }
 
-// send sends a request to the store and injects the plan's faults. The request
-// runs under a context of the session, because a request in flight does not end
-// with its caller's ctx. If the driver would reject the request without asking
-// the store, no fault is injected.
+// The request of send runs under a context of the session, because a request in
+// flight does not end with its caller's ctx. No fault is injected into a
+// request that the driver would reject.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -233,8 +225,7 @@ func detach[T any](ctx context.Context, f func() (T, error), late func(T, error)
 	}
 }
 
-// carry sends the request of an order, with faults in request and reply. It
-// runs on its own goroutine, and continues if the caller of send gives up.
+// carry runs on its own goroutine, even if the caller of send gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request
@@ -260,7 +251,6 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	return got, cmp.Or(lost, err)
 }
 
-// decide asks the plan for a fault, and ends the session if the fault says so.
 func (s *session) decide(r Request) (Fault, error) {
 	fault, err := s.connector.decide(s.life, r)
 	if fault.EndSession && s.life.Err() == nil {

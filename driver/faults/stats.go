@@ -50,8 +50,7 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts an injected fault, except for DropAhead and DropWatch, which
-// withoutDropped counts.
+// add counts an injected fault, but neither DropAhead nor DropWatch.
 func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)

@@ -18,8 +18,8 @@ type forwarder struct {
 	stop    func()
 }
 
-// forward returns a watch that passes on the events of the watch inner and
-// injects faults. If endAfter is not zero, the watch ends after that time.
+// forward returns a watch with the events of inner and injected faults. If
+// endAfter is not zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
@@ -40,8 +40,6 @@ func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration)
 	return driver.NewWatch(w.outer, w.stop)
 }
 
-// peek receives from a watch's channel without blocking. The result heard
-// reports whether there was an event, and ended whether the channel is closed.
 func peek(c <-chan driver.Cause) (cause driver.Cause, heard, ended bool) {
 	select {
 	case cause, open := <-c:
@@ -84,8 +82,7 @@ func (w *forwarder) end() {
 
 // passReleased sends Released to the caller, and reports whether the watch goes
 // on. If the event is lost, or the driver's watch has ended meanwhile, the
-// watch ends instead, which only makes the caller list the queue (rule 13 of
-// package driver).
+// watch ends instead, and the caller lists the queue.
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false
@@ -103,7 +100,6 @@ func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 
 func (w *forwarder) passEnd() { _ = w.decide(driver.Changed) }
 
-// decide asks the plan for a fault, and reports whether the event arrives.
 func (w *forwarder) decide(cause driver.Cause) bool {
 	if w.over() {
 		return false

@@ -78,8 +78,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// hears receives from the watch without blocking. It returns "released", "end",
-// or "" if no event is pending.
 func hears(w driver.Watch) string {
 	synctest.Wait()
 	select {
@@ -93,7 +91,6 @@ func hears(w driver.Watch) string {
 	}
 }
 
-// arming holds, by name, each kind of call that arms a watch.
 var arming = map[string]func(driver.Session) (driver.Watch, error){
 	"create": func(s driver.Session) (driver.Watch, error) {
 		j, err := s.Create(context.Background(), "q", driver.NodeSpec{Prefix: writer})
@@ -107,13 +104,10 @@ var arming = map[string]func(driver.Session) (driver.Watch, error){
 	},
 }
 
-// watching runs a test in virtual time, once for each kind of call that arms a
-// watch.
 func watching(t *testing.T, plan faults.Plan, test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch)) {
 	armingAfter(t, plan, func(*scripted) {}, test)
 }
 
-// armingAfter is like watching, but first calls the function before.
 func armingAfter(
 	t *testing.T, plan faults.Plan, before func(in *scripted), test func(t *testing.T, in *scripted, s driver.Session, w driver.Watch),
 ) {
@@ -294,8 +288,6 @@ func TestEndOfTheSessionEndsWatchesWhateverThePlanSays(t *testing.T) {
 	}
 }
 
-// If the watched node is gone, the watch must have ended when Watch returns. No
-// plan may delay that.
 func TestWatchOfANodeThatHasGoneHasEndedWhenItIsReturned(t *testing.T) {
 	plan := onNews(func(_ context.Context, cause driver.Cause) faults.Fault {
 		t.Errorf("asked for an event with the cause %v", cause)
@@ -333,9 +325,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// If the reply is lost, the caller gets no watch, so the driver's watch must be
-// stopped. If the lost reply was that of a Create, the node must be removed as
-// well.
+// The caller gets no watch, so the driver's watch must be stopped, and the node
+// of a Create removed.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
@@ -358,8 +349,7 @@ func (limited) Read(context.Context, string, string) (driver.NodeInfo, error) {
 	return driver.NodeInfo{}, errors.ErrUnsupported
 }
 
-// An unsupported method must always return ErrUnsupported, even if the plan
-// loses its requests.
+// An unsupported method always returns ErrUnsupported, whatever the plan says.
 func TestUnsupportedMethodIsNeverLost(t *testing.T) {
 	var inner driver.Session
 	c := faults.New(connectorFunc(func(context.Context) (driver.Session, error) { return inner, nil }),
