@@ -11,7 +11,6 @@ import (
 	"github.com/dlock-go/dlock/internal/reason"
 )
 
-// errGrace means that the session must wait until earlier leases are over.
 var errGrace = errors.New("leases of an earlier generation may not be over")
 
 const lostData = "the store is new or has lost data: no lock is granted"
@@ -50,9 +49,8 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// beginOnce makes one request to begin the session. The request may take as
-// long as the session timeout, after which an answer would be useless, but at
-// least five seconds, so that there is time to connect.
+// A request of beginOnce may take as long as the session timeout, after which
+// an answer would be useless, but at least five seconds, to connect.
 func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
 	defer cancel()

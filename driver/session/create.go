@@ -71,8 +71,7 @@ func (s *Session) create(ctx context.Context, c Change) (j driver.Joined, err er
 	return j, nil
 }
 
-// contenders returns the nodes that have a sequence number, ordered by that
-// number. Nodes without one were made by other programs.
+// contenders skips nodes without a sequence, which other programs have made.
 func contenders(all []Node) []driver.Node {
 	nodes := make([]driver.Node, 0, len(all))
 	for _, n := range all {
@@ -122,7 +121,6 @@ type orphans struct {
 // nodes of many calls on a broken connection would block a lock for long.
 const cancelsAtOnce = 100
 
-// orphan makes the store cancel Creates, in the background.
 func (s *Session) orphan(creates ...Change) {
 	o := &s.orphans
 	o.mu.Lock()
@@ -133,12 +131,10 @@ func (s *Session) orphan(creates ...Change) {
 	}
 }
 
-// cancelPause is the time between two attempts to cancel Creates.
 const cancelPause = 50 * time.Millisecond
 
-// cancelOrphans cancels orphans until there are none. After an error it moves
-// them to the end of the list and cancels fewer at once, because the error may
-// concern only some of the nodes.
+// After an error, cancelOrphans cancels fewer Creates at once, because the
+// error may concern only some of the nodes.
 func (s *Session) cancelOrphans() {
 	most := cancelsAtOnce
 	for creates := s.nextOrphans(most); len(creates) > 0; creates = s.nextOrphans(most) {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// beat sends a heartbeat. If the deadline of some session comes before the next
-// heartbeat, beat also plans a search for expired sessions at that time. The
-// heartbeats of expireOnce plan none, because otherwise one session with a
-// short timeout would keep all waiting sessions searching.
+// beat sends a heartbeat. If some session's deadline comes before the next
+// heartbeat, beat plans a search for expired sessions. expireOnce does not,
+// because one session with a short timeout would keep all waiting sessions
+// searching.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
@@ -90,7 +90,6 @@ func (s *Session) expireOnce(ctx context.Context) (more bool, err error) {
 	})
 }
 
-// tidyPause is the time between two runs of a Tidier.
 const tidyPause = time.Hour
 
 // tidy makes the store remove what unused queues leave behind, which would

@@ -117,14 +117,12 @@ func (f *fake) do(c Change) (r Result, err error) {
 	return r, nil
 }
 
-// other makes a change on behalf of another session.
 func (f *fake) other(c Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, _ = f.do(c)
 }
 
-// set calls the function change while no request is carried out.
 func (f *fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,12 +158,10 @@ func (f *fake) Look(ctx context.Context, ask []Query) (found []Snapshot, err err
 	return found, err
 }
 
-// inspected is a fake that also implements Inspector.
 type inspected struct{ *fake }
 
 func (inspected) Walk(context.Context, string) ([]string, error) { return nil, nil }
 
-// expirer is a fake whose method Expire ends the other session.
 type expirer struct{ *fake }
 
 func (f expirer) Expire(ctx context.Context) (ended bool, err error) {
@@ -230,7 +226,6 @@ func connect(t *testing.T, st Store, timeout time.Duration) *Session {
 
 var last = func(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// join creates a node that waits for the last node ahead.
 func join(t *testing.T, s *Session, queue string) driver.Joined {
 	t.Helper()
 	j, err := s.Create(t.Context(), queue, driver.NodeSpec{Prefix: "a-W-", Predecessor: last})
@@ -238,7 +233,6 @@ func join(t *testing.T, s *Session, queue string) driver.Joined {
 	return j
 }
 
-// lateBy returns how long after its deadline the other session was ended.
 func (f *fake) lateBy(t *testing.T) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,7 +240,6 @@ func (f *fake) lateBy(t *testing.T) time.Duration {
 	return f.ended.Sub(f.deadline)
 }
 
-// hang returns a before or after function that lets the named requests hang.
 func hang(names ...string) func(context.Context, string) error {
 	return func(ctx context.Context, what string) error {
 		if slices.Contains(names, what) {

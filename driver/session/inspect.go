@@ -92,7 +92,6 @@ func (l looker) Value(ctx context.Context, queue string) ([]byte, int64, error) 
 	return now.Value, now.ValueToken, err
 }
 
-// viewQueue is like view, but checks the queue's name and sets a time limit.
 func viewQueue[T any](ctx context.Context, s *Session, what, queue string, f func(context.Context) (T, error)) (v T, err error) {
 	if err := driver.CheckQueue(queue); err != nil {
 		return v, s.explain(what, queue, err)
@@ -143,7 +142,6 @@ func (s *Session) SetValue(ctx context.Context, queue string, p driver.Place, va
 	return s.operate(ctx, "set value", c)
 }
 
-// operate makes a change that requires the store to be an Inspector.
 func (s *Session) operate(ctx context.Context, what string, c Change) error {
 	if s.inspect == nil {
 		return errors.ErrUnsupported

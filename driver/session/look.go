@@ -40,7 +40,6 @@ func (l *looks) now(queues ...string) {
 	poke(l.called)
 }
 
-// take returns the watched queues that must be looked at now.
 func (l *looks) take(watched []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,8 +47,6 @@ func (l *looks) take(watched []string) []string {
 	return slices.DeleteFunc(watched, func(queue string) bool { return !l.due[queue] })
 }
 
-// ahead returns how many nodes of the queue are known to be ahead of the given
-// node, and the queue's Snapshot.Pause.
 func (l *looks) ahead(queue string, of driver.Node) (n int, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +164,6 @@ func (s *Session) turn() (far time.Duration, await Query) {
 // wait, because MariaDB takes a chain of 32 such waiters for a deadlock.
 const nearby = 16
 
-// lookAt looks at watched queues, and reports whether any of them has changed.
 func (s *Session) lookAt(queues []string, await Query) (changed bool) {
 	var ask []asked
 	var queries []Query
@@ -214,7 +210,6 @@ func (s *Session) subscribeAgain() {
 	}
 }
 
-// read looks at a queue, within the time limit of a request.
 func (s *Session) read(ctx context.Context, q Query) (now Snapshot, err error) {
 	err = s.ask(ctx, func(ctx context.Context) error {
 		now, err = LookAt(ctx, s.store, q)
@@ -244,7 +239,6 @@ func (s *Session) subscribe(q Query) (now Snapshot, err error) {
 	return now, err
 }
 
-// compare subscribes to a queue, and tells its watches what has changed.
 func (s *Session) compare(q Query) (now Snapshot, err error) {
 	a := s.asking(q)
 	if now, err = s.subscribe(a.Query); err == nil {
@@ -270,8 +264,8 @@ func (s *Session) asking(q Query) asked {
 	return asked{q, before, s.watches.Mark(), losses}
 }
 
-// answered tells the watches what an answer shows. It returns the answer with
-// all its nodes, and whether the queue has changed since the earlier snapshot.
+// answered tells the watches what an answer shows. It returns all nodes, and
+// whether the queue has changed since the earlier snapshot.
 func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	if now.Same {
 		now = a.before
@@ -291,8 +285,7 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	return now, news
 }
 
-// differs reports whether the queue has changed between two snapshots. It
-// returns false if the first one is the zero Snapshot.
+// differs returns false if before is the zero Snapshot.
 func (before Snapshot) differs(now Snapshot) bool {
 	if before.Version != 0 && now.Version != 0 {
 		return before.Version != now.Version
@@ -307,7 +300,6 @@ func (l *looks) know(queue string, now Snapshot) {
 	l.known[queue] = now
 }
 
-// forget drops the snapshots of queues that are not watched.
 func (l *looks) forget(watched func(queue string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures that the pages show")
 
-// picture is an SVG image of a time line with rows.
 type picture struct {
 	strings.Builder
 	rows int
@@ -26,7 +25,6 @@ const second = 50 // pixels
 
 func x(at time.Duration) float64 { return 190 + at.Seconds()*second }
 
-// row draws a bar for each pair of times. A single time is drawn as a mark.
 func (p *picture) row(label string, times ...time.Duration) {
 	y := 60 + 34*p.rows
 	p.rows++
@@ -43,7 +41,6 @@ func (p *picture) marks(at ...time.Duration) {
 	}
 }
 
-// line draws a vertical line across the rows so far.
 func (p *picture) line(at time.Duration, text string) {
 	fmt.Fprintf(p, "<path class=\"line\" d=\"M%.1f 52v%d\"/>\n<text class=\"dim\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
 		x(at), 34*p.rows+4, x(at), 72+34*p.rows, text)

@@ -127,8 +127,7 @@ func optional[T any](store Store) (none T) {
 // that even sessions with a short timeout can wait for a lock in the store.
 func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.Second) }
 
-// ask makes one request, for a caller or in the background. The ctx must end
-// with the session, if not before.
+// The ctx of ask must end with the session, if not before.
 func (s *Session) ask(ctx context.Context, request func(context.Context) error) error {
 	return replaced(inTime(s.within(ctx, s.limit(), request)))
 }
@@ -145,7 +144,6 @@ func (s *Session) within(ctx context.Context, limit time.Duration, request func(
 	return s.endIfGone(err)
 }
 
-// endIfGone ends the session if err says that the store does not have it.
 func (s *Session) endIfGone(err error) error {
 	if errors.Is(err, driver.ErrSessionEnded) {
 		s.lease.End(err)
@@ -160,7 +158,6 @@ type group struct {
 	all    sync.WaitGroup
 }
 
-// enter registers a call, unless the group is closed.
 func (g *group) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,7 +233,6 @@ func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, er
 	}
 }
 
-// enter waits until the session may make another request for a caller.
 func (s *Session) enter(ctx context.Context) error {
 	if err := cmp.Or(s.lease.Err(), ctx.Err()); err != nil {
 		return err
@@ -291,8 +287,6 @@ func (s *Session) change(ctx context.Context, what string, c Change, f func(cont
 	return r, s.explain(what, c.Queue, err)
 }
 
-// do sends a change. If the answer contains the queue, do compares it with the
-// watched nodes.
 func (s *Session) do(ctx context.Context, c Change) (r Result, err error) {
 	defer s.stop(s.notices.record(c.Queue))
 	a := s.asking(Query{Queue: c.Queue})
@@ -309,9 +303,8 @@ func (s *Session) do(ctx context.Context, c Change) (r Result, err error) {
 	return r, err
 }
 
-// confirmGone returns err, which says that the session's own node is gone,
-// unless the node is in the queue. A store may not find a node while renaming
-// it, and a holder must not take that for the loss of its lock.
+// confirmGone returns err unless the session's own node is in the queue after
+// all: a store may not find a node while renaming it.
 func (s *Session) confirmGone(ctx context.Context, c Change, err error) error {
 	now, failed := s.read(ctx, Query{Queue: c.Queue})
 	if failed != nil {
@@ -397,7 +390,6 @@ func (s *Session) Lease() *driver.Lease { return s.lease }
 // Store returns the session's store, for driver.Checker and tests.
 func (s *Session) Store() Store { return s.store }
 
-// closeWithin limits how long Close takes if the store is out of reach.
 const closeWithin = 2 * time.Second
 
 // Close implements driver.Session. It ends the lease first and then the session

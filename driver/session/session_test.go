@@ -125,9 +125,8 @@ func TestTheRemovalOfALateNodeKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// No more than Config.Requests requests run for callers at a time, so that
-// heartbeats find a free connection. A caller's wait for a slot does not count
-// towards its request's time limit. If its ctx ends first, no request is sent.
+// Heartbeats must find a free connection. A caller's wait for a slot does not
+// count towards its request's time limit.
 func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -239,7 +238,6 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 	})
 }
 
-// If the store answers any request with ErrSessionEnded, the session ends.
 func TestAnAnswerThatTheSessionIsGoneEndsIt(t *testing.T) {
 	for what, ask := range map[string]func(*Session){
 		"create": func(s *Session) { _, _ = s.Create(context.Background(), "q", driver.NodeSpec{Prefix: "a-W-"}) },
@@ -267,7 +265,6 @@ func TestAnAnswerThatTheSessionIsGoneEndsIt(t *testing.T) {
 	}
 }
 
-// If the store is slow to answer, the error of Connect must be a temporary one.
 func TestConnectWithALateAnswerMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -448,7 +445,6 @@ func TestANodeThatIsThereIsNotGone(t *testing.T) {
 	assert.Empty(t, f.nodes("q"))
 }
 
-// A session ends expired sessions even if one of its own connections is silent.
 func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {

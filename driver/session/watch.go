@@ -90,7 +90,7 @@ type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
 	losses int            // how many times notices may have been lost
-	stale  map[string]int // watched queues not looked at since notices were lost, with the value of losses then
+	stale  map[string]int // for queues not looked at since notices were lost: the value of losses then
 }
 
 // arming holds the notices that arrive while a change is in flight.
@@ -125,16 +125,14 @@ func (s *Session) stop(a *arming) {
 	}
 }
 
-// told makes the session look at a queue if one of its watched nodes is gone.
 func (s *Session) told(queue string, gone func(name string) bool) {
 	if slices.ContainsFunc(s.watches.Names(queue), gone) {
 		s.looks.now(queue)
 	}
 }
 
-// armAnnounced arms the watch of a Create for a node that the store announces,
-// and replays to it the notices that have arrived since the Create was sent. It
-// reports false if a notice may have been lost.
+// armAnnounced arms the watch of a Create for an announced node, and replays
+// the notices since the Create. It returns false if one may have been lost.
 func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nodes []Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()

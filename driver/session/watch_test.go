@@ -13,8 +13,6 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// received returns what a watch has sent so far: "released", "ended", both or
-// neither.
 func received(w driver.Watch) (got string) {
 	synctest.Wait()
 	for {
@@ -30,8 +28,6 @@ func received(w driver.Watch) (got string) {
 	}
 }
 
-// waiting returns a store that announces removals, and a session with two
-// nodes, a holder's and a waiter's.
 func waiting(t *testing.T) (f notifier, s *Session, holder, waiter driver.Joined) {
 	f = newNotifier()
 	s = connect(t, f, time.Minute)
@@ -52,7 +48,7 @@ func TestANoticeWithTheProofHandsTheLockOnWithoutARequest(t *testing.T) {
 	})
 }
 
-// Others than the store can send notices, too, but do not know the proof.
+// Anyone can send notices, but only the store knows the proof.
 func TestANoticeWithoutTheProofOnlyMakesTheWaiterLook(t *testing.T) {
 	for _, proof := range []string{"", "guess"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -83,7 +79,6 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 	})
 }
 
-// notice tells the session which nodes are gone from the queue q.
 func (n notifier) notice() {
 	n.host.Noticed("q", func(name string) bool {
 		return !slices.ContainsFunc(n.nodes("q"), func(n Node) bool { return n.Name == name })
@@ -185,7 +180,6 @@ func TestALookAfterALossFindsWhatWasMissed(t *testing.T) {
 	})
 }
 
-// A notice may arrive before the answer to the Create that arms the watch.
 func TestNoticesThatOvertakeTheAnswerAreNotMissed(t *testing.T) {
 	for _, c := range []struct {
 		name          string
