@@ -60,7 +60,6 @@ func (w *watch) names() []string {
 	return names
 }
 
-// open returns the names of the nodes that the watch still waits for.
 func (w *watch) open() []string {
 	if w.released {
 		return []string{w.own.Name}

@@ -14,7 +14,6 @@ func place(seq int64) driver.Place {
 	return driver.Place{Node: driver.Node{Name: driver.FormatName("n-W-", seq), Seq: seq, Epoch: 1}, Token: 100 + seq}
 }
 
-// reports says what a watch has reported so far.
 type reports struct{ released, ended bool }
 
 var (
@@ -188,8 +187,7 @@ func TestEndedHasEnded(t *testing.T) {
 	w.Stop()
 }
 
-// Many waiters take the lock in turn. Each watches its own node and the one
-// before it, while other goroutines call the set's other methods.
+// Many waiters take the lock in turn, while goroutines call the other methods.
 func TestManyGoroutines(t *testing.T) {
 	const waiters = 50
 	var s watches.Set
