@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// printable reports whether names may contain the characters of s. It
-// deliberately shares no code with the functions under test.
+// printable deliberately shares no code with the functions under test.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsPrint(r) || r == '\ufffd' || r == '\ufffc'
@@ -76,8 +75,6 @@ func FuzzCheckPrefix(f *testing.F) {
 	})
 }
 
-// FuzzNameOrder checks that different sequences give different names, and that
-// names of equal length sort by sequence.
 func FuzzNameOrder(f *testing.F) {
 	f.Add("web1-W-", int64(7), int64(10))
 	f.Add("a-", int64(9_999_999_999), int64(10_000_000_000))

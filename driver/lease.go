@@ -59,7 +59,7 @@ type Lease struct {
 
 	// Written with mu held, but read without it, because every request
 	// reads these fields.
-	begun atomic.Bool  // whether the field from is set
+	begun atomic.Bool  // whether from is set
 	from  atomic.Int64 // the start of the current term, as Instant.counted
 	over  atomic.Bool  // whether the lease has ended, so that err is set
 
@@ -68,7 +68,7 @@ type Lease struct {
 	renewed Instant     // when the lease began or was last renewed; for the error text
 	failure error       // the last argument of Failed since renewed; for the error text
 	err     error
-	onRenew func(left, term time.Duration) // set by OnRenew; nil if it was not called
+	onRenew func(left, term time.Duration)
 }
 
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
@@ -127,9 +127,8 @@ func (c *clock) now() Instant {
 	return Instant{mono: mono, counted: mono + s.added}
 }
 
-// readAgain reads the clocks while it holds c.mu, so that no other goroutine
-// replaces the skew meanwhile. Otherwise the replacement would look like a step
-// of the wall clock.
+// readAgain holds c.mu, so that no other goroutine replaces the skew meanwhile,
+// which would look like a step of the wall clock.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -313,7 +312,7 @@ func (l *Lease) at(now Instant) error {
 	return l.err
 }
 
-// leftAt returns the time left of the lease. It does not need mu.
+// leftAt does not need mu.
 func (l *Lease) leftAt(now Instant) time.Duration {
 	if !l.begun.Load() {
 		return l.term
@@ -338,9 +337,9 @@ func (l *Lease) Renew(sent Instant) bool {
 	return running
 }
 
-// renew implements Renew, except that it does not call the function set by
-// OnRenew, because it holds mu. If a call is due, renew returns that function
-// as report, with its argument left, and the caller of renew calls it.
+// renew implements Renew, but leaves the call of the function set by OnRenew to
+// its caller, because renew holds mu. It returns that function as report if a
+// call is due.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks is a clock whose monotonic and wall time are set by the test. Setting
-// them does not make timers fire.
+// clocks is set by the test. Setting it does not make timers fire.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -112,10 +111,8 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// A goroutine is delayed after it has read both clocks. Meanwhile the wall
-// clock is set back and read by another goroutine. When the first goroutine
-// continues, its old reading must not look as if the wall clock had been set
-// forward.
+// After a goroutine has read both clocks, the wall clock is set back and read
+// by another. The old reading must not look like a step forward.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false
