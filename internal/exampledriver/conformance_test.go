@@ -61,8 +61,7 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c)
 }
 
-// operate applies f to the state file of a store, as if an operator had edited
-// it.
+// operate changes the state file of a store as an operator might.
 func operate(t *testing.T, d store, f func(*state)) {
 	err := d.update(context.Background(), func(st *state) error {
 		f(st)
@@ -80,8 +79,7 @@ func newStore(t *testing.T) driver.Connector {
 	return faulty{c.(connector)}
 }
 
-// directory returns a new directory, in memory if possible: the kit makes about
-// ten thousand changes, each of which takes milliseconds on a disk.
+// directory is in memory if possible, because the kit makes many changes.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {

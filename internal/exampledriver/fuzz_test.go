@@ -15,8 +15,6 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// FuzzDSN checks that an accepted dsn has a directory and a timeout of at least
-// 100ms, and that no error repeats the directory.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"/d", "/d?session_timeout=10s", "?session_timeout=10s", "/d?session_timeout=1ms", "/d?x=y", "/d?%zz", "/d?session_timeout=1s&session_timeout=1h"} {
 		f.Add(s)
@@ -39,7 +37,6 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzState lets the driver read files that another program may have written.
 // The driver must either return an error, or add a node to the queue and change
 // nothing else.
 func FuzzState(f *testing.F) {

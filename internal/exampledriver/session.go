@@ -38,7 +38,6 @@ func (m *member) Begin(ctx context.Context, _ time.Duration) (session.Begun, err
 // busy store does not delay it.
 func (m *member) Beat(context.Context) (time.Duration, error) { return 0, m.renew() }
 
-// renew sets the session's deadline to one session timeout from now.
 func (m *member) renew() error {
 	m.renewing.Lock()
 	defer m.renewing.Unlock()
@@ -66,7 +65,6 @@ func (m *member) change(ctx context.Context, f func(*state) error) error {
 	return m.update(ctx, m.ifAlive(f))
 }
 
-// ifAlive makes f return errExpired if the store does not know the session.
 func (m *member) ifAlive(f func(*state) error) func(*state) error {
 	return func(st *state) error {
 		if !st.Sessions[m.id] {

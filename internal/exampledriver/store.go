@@ -21,7 +21,6 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// state is the content of the store.
 type state struct {
 	Last     int64           // the last sequence, which is also the last token
 	Version  int64           // rises with each change of a queue
@@ -36,7 +35,6 @@ func (st *state) store(name string, q session.Queue) {
 	}
 }
 
-// keep removes the nodes of a queue that do not match.
 func (st *state) keep(name string, match func(session.Row) bool) {
 	if q := st.Queues[name]; q.Keep(match) {
 		st.store(name, q)
