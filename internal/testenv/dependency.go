@@ -38,7 +38,6 @@ func (d Dependency) Require(t testing.TB, err error) {
 	t.Skipf("testenv: LEFT OUT, it needs %s: %v: %s", d.Name, err, d.Install)
 }
 
-// OnPath returns an error if a program is not on the PATH.
 func OnPath(programs ...string) (err error) {
 	for _, program := range programs {
 		_, missing := exec.LookPath(program)

@@ -48,8 +48,8 @@ func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	return granted
 }
 
-// RefuseDSNs checks that a driver refuses the keys of texts as data source
-// names, with an error that has the prefix and the key's text, but not the
+// RefuseDSNs checks that a driver refuses each data source name in texts. The
+// error must have the prefix and the text that belongs to the name, but not the
 // secret.
 func RefuseDSNs(t testing.TB, d driver.Driver, prefix, secret string, texts map[string]string) {
 	t.Helper()

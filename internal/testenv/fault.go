@@ -14,9 +14,8 @@ const (
 	holdReply
 )
 
-// fault is a fault that a test has injected. A fault that loses a message
-// applies to one matching request. A fault that holds messages applies to every
-// matching request.
+// A fault that loses a message applies to one matching request; one that holds
+// messages applies to all.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -97,16 +96,15 @@ func (p *Proxy) addFault(k faultKind, match func(int32) bool) *fault {
 	return f
 }
 
-// removeFault removes a fault from the list. The caller holds p.mu.
+// removeFault must be called with p.mu held.
 func (p *Proxy) removeFault(f *fault) {
 	if i := slices.Index(p.faults, f); i >= 0 {
 		p.faults = slices.Concat(p.faults[:i], p.faults[i+1:])
 	}
 }
 
-// matchingFault returns the oldest fault that matches, or nil. If the fault
-// applies to a single request, matchingFault removes it from the list. The
-// caller holds p.mu.
+// matchingFault removes a fault that applies to a single request from the list.
+// The caller holds p.mu.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -145,7 +143,6 @@ type heldEvent struct {
 // Held returns a channel that is closed when an event is first held.
 func (h *EventHold) Held() <-chan struct{} { return h.held }
 
-// Count returns the number of events being held.
 func (h *EventHold) Count() (n int) {
 	h.proxy.change(func() { n = len(h.events) })
 	return n

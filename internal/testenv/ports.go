@@ -42,12 +42,8 @@ func Listen() (net.Listener, error) {
 }
 
 // reservePort reserves a port for the life of this process, and reports whether
-// it was free. It binds the port on 127.0.0.2, which nothing else uses, so that
-// other test binaries see the reservation.
-//
-// The reservation is best effort: another program may still take the port, and
-// on a system without 127.0.0.2 so may another test binary. The caller then has
-// to retry with another port, see [ErrPortTaken].
+// it was free. It binds the port on 127.0.0.2, so that other test binaries see
+// the reservation. Other programs may still take the port: see [ErrPortTaken].
 func reservePort(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()
@@ -80,5 +76,4 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Loopback returns host:port for a loopback port.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -29,7 +29,6 @@ func newLibrary(name, variable string, source []byte) *library {
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clockLibrary makes a server see a changed clock.
 var clockLibrary = newLibrary("clock", "TESTENV_CLOCK", clockSource)
 
 //go:embed testdata/slowdisk.c

@@ -43,7 +43,6 @@ type process struct {
 	logged int       // length of the log when that start began
 }
 
-// asUser returns a command line that runs command as the server's user.
 func (p *process) asUser(command []string) []string {
 	if p.store.User == "" || os.Getuid() != 0 {
 		return command
@@ -51,7 +50,6 @@ func (p *process) asUser(command []string) []string {
 	return append([]string{"setpriv", "--reuid=" + p.store.User, "--regid=" + p.store.User, "--clear-groups", "--"}, command...)
 }
 
-// own makes the server's user the owner of all its files.
 func (p *process) own() error {
 	if p.store.User == "" || os.Getuid() != 0 {
 		return nil
@@ -59,9 +57,8 @@ func (p *process) own() error {
 	return exec.Command("chown", "-R", p.store.User+":"+p.store.User, p.dir).Run()
 }
 
-// launch starts the server and waits until it is ready, but at most
-// [ReadyWithin]. After an error the server is down. The error matches
-// [ErrPortTaken] if another try may succeed.
+// launch waits at most ReadyWithin for the server. After an error the server is
+// down; if the error matches ErrPortTaken, another try may succeed.
 func (p *process) launch() error {
 	time.Sleep(time.Until(p.began.Add(p.store.Apart)))
 	logged := len(p.log(0))
@@ -80,8 +77,6 @@ func (p *process) launch() error {
 	return nil
 }
 
-// startError returns the reason why a server will not become ready, or nil if
-// it may still do so.
 func (p *process) startError(deadline time.Time) error {
 	exited := !running(p.Pid()) // checked before the log is read, because the log of an exited server is complete
 	log := p.Log()
@@ -96,9 +91,8 @@ func (p *process) startError(deadline time.Time) error {
 	return nil
 }
 
-// restart kills the server and starts it on the same ports. It retries if
-// another process, which may be looking for a free port, briefly holds one of
-// them.
+// restart retries if another process, which may be looking for a free port,
+// briefly holds one of the server's ports.
 func (p *process) restart() (err error) {
 	if err = p.kill(); err != nil {
 		return err
@@ -124,8 +118,8 @@ func (p *process) log(offset int) string {
 	return string(text[min(offset, len(text)):])
 }
 
-// kill kills the server with SIGKILL, and then its child processes. It pauses
-// the server first, so that no child is started, and waits for all to exit.
+// kill pauses the server first, so that no child is started, and waits for all
+// processes to exit.
 func (p *process) kill() error {
 	_ = p.signal(pause) // fails if the server has exited
 	rest := children(p.Pid())
@@ -155,7 +149,6 @@ func (p *process) setPid(pid int) {
 	p.pid = pid
 }
 
-// close kills the server, removes its directory, and waits for both.
 func (p *process) close() error {
 	if p.supervisor == nil {
 		return os.RemoveAll(p.dir)
@@ -166,7 +159,6 @@ func (p *process) close() error {
 	return p.supervisor.close()
 }
 
-// signal sends a signal to the server and then to its child processes.
 func (p *process) signal(send func(pid int) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childVariable is set when the test binary runs itself as a child process. Its
-// value says what the child does.
+// childVariable tells a child process of the test binary what to do.
 const childVariable = "TESTENV_CHILD"
 
 func eventually(t *testing.T, condition func() bool) {
@@ -27,8 +26,6 @@ func eventually(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond)
 }
 
-// program starts a server that runs a shell script, which prints "serving" when
-// it is ready.
 func program(t *testing.T, script string) Server {
 	t.Helper()
 	return shells().Start(t, shell(script))
@@ -88,8 +85,7 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	require.Len(t, starts, 4)
 }
 
-// child returns a command that runs one test in a child process, in its own
-// process group and away from the terminal.
+// child runs one test in a child process, away from the terminal.
 func child(t *testing.T, test, what string) *exec.Cmd {
 	t.Helper()
 	binary, err := os.Executable()
@@ -159,8 +155,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang runs in a child process. It starts servers, prints their process
-// IDs and directories, and waits for a signal.
+// startAndHang runs in a child process.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo serving; exec sleep 600")
 	if strings.HasPrefix(kind, "paused") {

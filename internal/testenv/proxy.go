@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// Direction is a direction through a proxy.
 type Direction int
 
 const (
@@ -93,7 +92,6 @@ func (p *Proxy) Serve(protocol Protocol) {
 // Addr returns the address to which clients connect, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Port returns the port to which clients connect.
 func (p *Proxy) Port() string { return strconv.Itoa(p.listener.Addr().(*net.TCPAddr).Port) }
 
 // Target returns the address of the server that new connections lead to, as
@@ -153,7 +151,6 @@ func (p *Proxy) Retarget(addr string) {
 	p.change(func() { p.target = addr })
 }
 
-// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,6 @@ type connection struct {
 	toReplies FrameReader
 }
 
-// queuedFrame is a frame in the queue of a direction.
 type queuedFrame struct {
 	Frame
 	at      time.Time // earliest time to forward the frame, because of the proxy's delay
@@ -39,7 +38,7 @@ type frameQueue struct {
 	ended  bool // no more frames will be added
 }
 
-// startConnection begins to forward a client's connection. p.mu must be held.
+// startConnection must be called with p.mu held.
 func (p *Proxy) startConnection(client net.Conn) {
 	requests, replies := p.protocol()
 	c := &connection{proxy: p, replies: make(map[int64]*fault), toReplies: replies}
@@ -49,8 +48,7 @@ func (p *Proxy) startConnection(client net.Conn) {
 	p.done.Go(func() { c.forward(ToServer) })
 }
 
-// abort closes the connections to the client and the server. The caller holds
-// proxy.mu.
+// abort must be called with proxy.mu held.
 func (c *connection) abort() {
 	if c.aborted {
 		return
@@ -65,8 +63,6 @@ func (c *connection) abort() {
 	c.proxy.wake.Broadcast()
 }
 
-// read reads frames from one side and adds them to the queue of direction d,
-// until that side's connection ends.
 func (c *connection) read(d Direction, from io.Reader, next FrameReader) {
 	for {
 		f, err := next(from)
@@ -101,8 +97,6 @@ func (c *connection) push(d Direction, f queuedFrame, last bool) {
 	})
 }
 
-// forward forwards the frames of direction d until the queue ends or the
-// connection is aborted.
 func (c *connection) forward(d Direction) {
 	defer c.forwardingEnded()
 	if d == ToServer && !c.dialServer() {
@@ -125,9 +119,8 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer dials the server and reports whether that succeeded. It first
-// waits until no direction is cut. If the client has gone by then, it does not
-// dial.
+// dialServer waits until no direction is cut. It does not dial if the client
+// has gone by then.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -183,8 +176,8 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 }
 
 // passable reports whether cuts and delays let the first frame of direction d
-// pass. If the queue is empty, it reports this for the end of the stream. The
-// caller holds proxy.mu.
+// pass or, if the queue is empty, the end of the stream. The caller holds
+// proxy.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -245,8 +238,6 @@ func (c *connection) lockAndAbort() {
 	c.abort()
 }
 
-// forwardingEnded records that forwarding has ended in one direction. Once both
-// directions have ended, it closes the connection.
 func (c *connection) forwardingEnded() {
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()

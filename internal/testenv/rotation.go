@@ -104,7 +104,6 @@ func poll(t *testing.T, condition func(context.Context) bool) {
 	}
 }
 
-// latest is a connector that remembers its latest session.
 type latest struct {
 	driver.Connector
 	session driver.Session
@@ -115,7 +114,6 @@ func (l *latest) Connect(ctx context.Context) (s driver.Session, err error) {
 	return l.session, err
 }
 
-// replaceBy overwrites the files of CA, Server and Client with those of other.
 func (c *Certs) replaceBy(t *testing.T, other *Certs) {
 	for to, from := range map[string]string{c.CA: other.CA, c.Server.Cert: other.Server.Cert, c.Server.Key: other.Server.Key,
 		c.Server.Both: other.Server.Both, c.Client.Cert: other.Client.Cert, c.Client.Key: other.Client.Key} {

@@ -18,7 +18,7 @@ type Store struct {
 	Package string        // package that starts the servers; appears in messages
 	Find    func() error  // returns an error that says what is not installed
 	Ports   int           // number of ports of each server; 0 means one
-	User    string        // the servers' user if the tests run as root, as which some stores refuse to run
+	User    string        // user of the servers if the tests run as root, which some stores refuse
 	Apart   time.Duration // minimum time between two starts of a server
 
 	mu     sync.Mutex
@@ -189,7 +189,6 @@ func (s Server) Resume() {
 	s.Must(s.signal(resume))
 }
 
-// Must fails the test if err is not nil.
 func (s Server) Must(err error) {
 	s.T.Helper()
 	if err != nil {
@@ -200,10 +199,8 @@ func (s Server) Must(err error) {
 // Addr returns the address of the server's first port, as host:port.
 func (s Server) Addr() string { return Loopback(s.ports[0]) }
 
-// Port returns the number of one of the server's ports.
 func (s Server) Port(i int) int { return s.ports[i] }
 
-// Dir returns the server's directory.
 func (s Server) Dir() string { return s.dir }
 
 // File returns the path of a file in the server's directory.

@@ -41,9 +41,8 @@ end KILL
 rm -rf "$dir"
 `
 
-// supervisor is the shell process that is the parent of a server. It outlives
-// the test binary just long enough to kill the server and remove its directory.
-// A supervisor is safe for concurrent use.
+// supervisor is the shell process that is the parent of a server. It is safe
+// for concurrent use.
 type supervisor struct {
 	cmd *exec.Cmd
 

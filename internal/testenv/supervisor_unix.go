@@ -62,9 +62,8 @@ func running(pid int) bool {
 	return state != 'Z' && syscall.Kill(pid, 0) == nil
 }
 
-// children returns the child processes of pid. For a server that is down, whose
-// pid is 0, it returns none, although processes in a container may have the
-// parent 0.
+// children returns none if pid is 0, as for a server that is down, although
+// processes in a container may have the parent 0.
 func children(pid int) (found []int) {
 	if pid <= 0 {
 		return nil
@@ -87,7 +86,6 @@ func stat(pid int) (state byte, parent int) {
 	return state, parent
 }
 
-// killAll kills processes and waits for them to exit.
 func killAll(pids []int) error {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has exited
