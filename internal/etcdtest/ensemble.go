@@ -15,7 +15,6 @@ type Ensemble struct {
 	Servers []*Server
 }
 
-// Addrs returns the client addresses of all servers.
 func (e *Ensemble) Addrs() (addrs []string) {
 	for _, s := range e.Servers {
 		addrs = append(addrs, s.Addr())

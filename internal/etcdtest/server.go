@@ -33,7 +33,6 @@ var (
 	Main    = etcd.Main
 )
 
-// settings configure a server.
 type settings struct {
 	scheme string   // of the client port: http or https
 	args   []string // additional arguments for etcd
@@ -45,7 +44,6 @@ type settings struct {
 // Option configures a server.
 type Option func(*settings)
 
-// WithArgs adds command-line arguments for the server.
 func WithArgs(args ...string) Option {
 	return func(s *settings) { s.args = append(s.args, args...) }
 }
@@ -145,7 +143,6 @@ func (c *settings) configure(s *testenv.Server, all []*testenv.Server) (command 
 func name(s *testenv.Server) string    { return fmt.Sprint("member", s.Port(0)) }
 func peerURL(s *testenv.Server) string { return "http://" + testenv.Loopback(s.Port(1)) }
 
-// metric returns the sum of a metric over all lines whose labels contain label.
 func (s *Server) metric(name, label string) (sum float64, err error) {
 	text, err := get(&s.Server, "/metrics")
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -158,8 +155,7 @@ func (s *Server) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get sends a GET request to the metrics port. etcd's metrics do not count it
-// as a client's request.
+// get uses the metrics port, whose requests etcd's metrics do not count.
 func get(s *testenv.Server, path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + testenv.Loopback(s.Port(2)) + path)
@@ -174,10 +170,8 @@ func get(s *testenv.Server, path string) (string, error) {
 // Prefix returns a unique prefix for keys, such as test17.
 func (s *Server) Prefix() string { return s.Unique("test") }
 
-// URL returns the URL for clients.
 func (s *Server) URL() string { return s.scheme + "://" + s.Addr() }
 
-// DataDir returns the directory of the server's files.
 func (s *Server) DataDir() string { return s.File("data") }
 
 // Metric returns the sum of a metric over all lines whose labels contain label,
@@ -189,7 +183,6 @@ func (s *Server) Metric(name, label string) float64 {
 	return sum
 }
 
-// Etcdctl runs etcdctl against the server and returns its output.
 func (s *Server) Etcdctl(args ...string) string {
 	s.T.Helper()
 	generous := []string{"--dial-timeout", "30s", "--command-timeout", "60s"} // for slow machines
