@@ -34,7 +34,6 @@ func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 	return c
 }
 
-// Addrs returns the addresses for clients.
 func (c *Cluster) Addrs() (addrs []string) {
 	for _, s := range c.Servers {
 		addrs = append(addrs, s.Addr())

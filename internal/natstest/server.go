@@ -99,7 +99,6 @@ func configure(options []Option, routes func(s *testenv.Server, all []*testenv.S
 	}
 }
 
-// monitor asks the server's monitor.
 func monitor(s *testenv.Server, path string, answer any) error {
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	reply, err := client.Get("http://" + testenv.Loopback(s.Port(2)) + path)
