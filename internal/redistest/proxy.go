@@ -87,8 +87,8 @@ type subscription struct {
 	since int // value of Proxy.silence when the client subscribed
 }
 
-// protocol returns frame readers for a new connection. They match replies to
-// requests by their numbers, because Redis replies in order.
+// protocol matches replies to requests by their numbers, because Redis replies
+// in order.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu

@@ -118,7 +118,6 @@ func configure(program string, options []Option) testenv.Configure {
 // [WithTLS].
 func (s *Server) SecureAddr() string { return testenv.Loopback(s.Port(1)) }
 
-// Socket returns the path of the server's Unix socket.
 func (s *Server) Socket() string { return s.File("redis.sock") }
 
 // Shared returns a server that all tests of a test binary share. It stores
