@@ -20,9 +20,8 @@ import (
 
 type locker func() (unlock func() error, err error)
 
-// rivals are the locks to compare: this driver, and locks that users would
-// write by hand. Lockers made by one rival share only files in dir, like
-// separate processes.
+// rivals are the locks to compare. Lockers made by one rival share only files
+// in dir, like separate processes.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -98,8 +97,7 @@ func BenchmarkFreeLock(b *testing.B) {
 	testenv.Free(b, ways)
 }
 
-// contend is the main function of each process of BenchmarkEightProcesses. It
-// prints how often it got the lock within a second, and its longest wait.
+// contend is the main function of each process of BenchmarkEightProcesses.
 func contend(rival, dir string) {
 	for _, r := range rivals {
 		if r.name != rival {
@@ -125,8 +123,7 @@ func contend(rival, dir string) {
 	os.Exit(0)
 }
 
-// fakeTB stands in for testing.TB in a child process, which exits without
-// cleaning up.
+// fakeTB stands in for testing.TB in a child process, which never cleans up.
 type fakeTB struct{ testing.TB }
 
 func (*fakeTB) Name() string                   { return "process" }
@@ -136,8 +133,6 @@ func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
 // BenchmarkEightProcesses lets eight processes compete for a lock for a second.
-// It reports the total number of locks, the fewest and most locks of any
-// process, and the longest wait.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {
 		for _, r := range rivals {

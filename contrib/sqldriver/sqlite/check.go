@@ -23,7 +23,6 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	if err == nil {
 		return ""
@@ -50,8 +49,6 @@ func adviceOn(err error) string {
 // The locks themselves need far less.
 const leastSpace = 16 << 20
 
-// checkFile checks the database file and its disk. free is the free disk
-// space in bytes, valid only if known is true.
 func checkFile(path string, free uint64, known bool) (found []driver.Finding) {
 	warn := func(level driver.Level, text, advice string) {
 		found = append(found, driver.Finding{Level: level, Text: text, Advice: advice})

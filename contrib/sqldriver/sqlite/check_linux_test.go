@@ -15,8 +15,7 @@ import (
 
 const mountVariable = "DLOCK_SQLITE_MOUNT"
 
-// The test runs itself in a new mount namespace, where it has the permission to
-// mount a small disk.
+// The test runs itself in a mount namespace, where it may mount a small disk.
 func TestCheckOfASmallDisk(t *testing.T) {
 	if os.Getenv(mountVariable) == "" {
 		test := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

@@ -13,12 +13,10 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// A test can't set the machine's clock, because other programs use it. Instead,
-// these tests change what sessions compare with the clock: their leases and the
-// deadlines in the database.
+// A test can't set the machine's clock. Instead, these tests shift what
+// sessions compare with it: their leases and deadlines.
 
-// stepClock has the same effect on sessions as setting the clock forward by d,
-// or back if d is negative.
+// stepClock acts like a clock set forward by d, or back if d is negative.
 func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {
 	for _, s := range sessions {
 		dlocktest.SkewLease(s.Lease(), d)
@@ -31,9 +29,8 @@ func pass(t *testing.T, d time.Duration, s *session.Session) {
 	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
 }
 
-// Setting the clock forward ends leases but not deadlines, which count by the
-// boot clock. A holder thus learns of the loss before a contender gets its
-// lock.
+// Setting the clock forward ends leases but not deadlines, so a holder learns
+// of the loss before a contender gets its lock.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)

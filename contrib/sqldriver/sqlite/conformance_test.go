@@ -72,24 +72,21 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the next transaction for op, as SQLite does if the
-// process dies. The returned function is a no-op, because a request to a local
-// file can't arrive late.
+// holdRequest rolls back the next transaction for op, as if the process died. A
+// request to a local file can't arrive late, so arrive is a no-op.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
 }
 
-// delayReplies delays the replies to one session. The session gets its own
-// write queue, as if in another process, so that the delay does not block other
-// sessions.
+// delayReplies gives the session its own write queue, as if in another process,
+// so that the delay does not block other sessions.
 func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
 	memberOf(s).db.writers.Store(newWriters())
 	wireOf(s).delay.Store(int64(d))
 }
 
-// operate runs a statement on a database, as an operator with the sqlite3
-// program would.
+// operate runs a statement as an operator with the sqlite3 program would.
 func operate(t testing.TB, path, query string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", fileURI(path)+"?_pragma=busy_timeout(10000)")
@@ -99,8 +96,7 @@ func operate(t testing.TB, path, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// directory returns a new directory, in memory if possible, because the tests
-// make thousands of changes.
+// directory is in memory if possible, because tests make thousands of changes.
 func directory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-sqlite-")
 	if err != nil {
@@ -167,7 +163,7 @@ type wire struct {
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
-	cuts   int // number of cuts that are not healed yet
+	cuts   int
 	losing *loss
 }
 

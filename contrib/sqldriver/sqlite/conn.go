@@ -33,7 +33,6 @@ type database struct {
 	side     map[string]fs.FileInfo // what sideFiles returned for this connection
 }
 
-// fileURI returns the URI for a path, which may contain any characters.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
@@ -132,8 +131,7 @@ func (d *database) checkSide() error {
 	return nil
 }
 
-// inPlace reports whether path still refers to this file. It also returns true
-// if the path can't be examined.
+// inPlace also returns true if the path can't be examined.
 func inPlace(path string, file fs.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
@@ -204,7 +202,6 @@ func (d *database) query(ctx context.Context, query string, scan func(rows) erro
 	return errors.Join(err, found.Err(), found.Close())
 }
 
-// row scans the first row of a query. found is false if there is none.
 func (d *database) row(ctx context.Context, query string, dest []any, args ...any) (found bool, err error) {
 	err = d.query(ctx, query, func(r rows) error {
 		if found {
@@ -216,9 +213,8 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// read calls f, which must only read. While another process locks the database,
-// it retries until ctx ends. ctx does not interrupt f, because watching ctx
-// would take a goroutine per statement.
+// While another process locks the database, read calls f again, until ctx ends.
+// ctx does not interrupt f: that would take a goroutine per statement.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(context.WithoutCancel(ctx)) })

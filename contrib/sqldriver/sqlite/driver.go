@@ -62,7 +62,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 }
 
 // absolute makes path absolute, as the working directory may change. It keeps
-// "..", because after a symbolic link that is the parent of the link's target.
+// "..", which means another directory after a symbolic link.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):
@@ -110,8 +110,7 @@ type connector struct {
 	timeout time.Duration
 }
 
-// file returns the path of the database file, with symbolic links resolved. It
-// creates the directory of the default file.
+// file resolves symbolic links, and creates the directory of the default file.
 func (c *connector) file(ctx context.Context) (path string, err error) {
 	switch {
 	case c.db != nil:
@@ -154,7 +153,6 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// fileOf returns the path of the main database of db.
 func fileOf(ctx context.Context, db *sql.DB) (string, error) {
 	var path string
 	err := db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path)

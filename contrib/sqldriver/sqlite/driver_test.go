@@ -35,8 +35,6 @@ func TestBadDSNsAreRefused(t *testing.T) {
 	})
 }
 
-// FuzzDSN checks that accepted data source names have a timeout within bounds
-// and no relative path.
 func FuzzDSN(f *testing.F) {
 	for _, s := range []string{"", "/d", "/d?session_timeout=10s", "?session_timeout=1h", "/d?x=y", "/d?%zz", ":memory:", "file:/d"} {
 		f.Add(s)
@@ -181,7 +179,6 @@ func TestASessionEndsIfAFileOfTheDatabaseIsReplaced(t *testing.T) {
 	}
 }
 
-// commits returns how many transactions the sessions commit while f runs.
 func commits(f func(), sessions ...driver.Session) (n int64) {
 	for _, s := range sessions {
 		n -= wireOf(s).commits.Load()
@@ -206,8 +203,7 @@ func (r remember) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// client returns a client and its session. The session timeout is so long that
-// no heartbeats are sent during a test.
+// The session timeout is so long that no heartbeats are sent during a test.
 func client(t testing.TB, path string) (*dlock.Client, driver.Session) {
 	r := remember{newStoreAt(t, path, 24*time.Hour), make(chan driver.Session, 1)}
 	c := dlock.NewClient(r)
@@ -268,8 +264,7 @@ func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
 	}
 }
 
-// Close can't remove the session's nodes while the database is locked. Another
-// session must then remove them at once, without waiting for the deadline.
+// Close can't remove the session's nodes while the database is locked.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -309,7 +304,6 @@ func TestAListReadsAgainWhatAPollHasCleanedUp(t *testing.T) {
 	require.True(t, b.dropDead(t.Context(), suspects))
 }
 
-// copyFiles copies a database, with its write-ahead log truncated to length.
 func copyFiles(t testing.TB, from, to string, length int64) {
 	for _, suffix := range []string{"", "-wal"} {
 		b, err := os.ReadFile(from + suffix)
@@ -328,8 +322,7 @@ func walLength(t testing.TB, path string) int64 {
 }
 
 // After a power cut, the write-ahead log is intact only up to the last sync.
-// The test simulates power cuts by truncating the log at many places after that
-// sync.
+// The test cuts the log off at many places after that.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	t.Parallel()
 	dir := directory(t)
@@ -490,8 +483,6 @@ func TestCloseLeavesNoFileOfTheSession(t *testing.T) {
 	}
 }
 
-// If an operator removes a session's lock file, the session must not be taken
-// for dead before its deadline.
 func TestAMissingFileIsNotADeath(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	a := connect(t, newStoreAt(t, path, time.Hour))
@@ -503,7 +494,6 @@ func TestAMissingFileIsNotADeath(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// A released name must not count as released once another node has it.
 func TestAPutNodeForgetsTheReleaseOfItsName(t *testing.T) {
 	path := filepath.Join(directory(t), "locks.db")
 	s := connect(t, newStoreAt(t, path, time.Hour))

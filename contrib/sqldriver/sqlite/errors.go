@@ -87,9 +87,8 @@ func explain(err error) error {
 // longestPath is the length of the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen marks err as permanent if missing permissions or a long path keep
-// SQLite from opening the file. SQLite returns the same result code for
-// temporary causes, such as too many open files.
+// explainOpen marks err as permanent if missing permissions or a long path
+// cause it. SQLite's result code is the same for temporary causes.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err
@@ -117,7 +116,6 @@ const (
 	shortestPause = 100 * time.Microsecond
 )
 
-// retry calls f again while another process locks the database, until ctx ends.
 func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	var busy error
 	for try := 0; ; try++ {
@@ -137,7 +135,6 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 
 // pause sleeps before a retry while the database is locked. Its random length,
 // which grows with try to about longest, keeps processes from colliding again.
-// It returns ctx.Err() if ctx ends first.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

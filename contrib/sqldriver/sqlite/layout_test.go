@@ -24,7 +24,6 @@ const (
 	drawSeq   = `UPDATE dlock_store SET last = last + 1 WHERE last < reserved RETURNING last`
 )
 
-// documentation returns the text of two pages that show statements.
 func documentation(t *testing.T) (text string) {
 	for _, page := range []string{"contribute/other-languages.md", "stores/sqlite.md"} {
 		b, err := os.ReadFile("../../../docs/" + page)
@@ -46,8 +45,7 @@ func TestTheTablesHaveTheDocumentedColumns(t *testing.T) {
 	}
 }
 
-// otherProgram opens the database as a program in another language would, which
-// knows only the documented tables.
+// otherProgram opens the database without dlock.
 func otherProgram(t *testing.T, path string) *sql.DB {
 	db, err := sql.Open("sqlite", fileURI(path)+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
@@ -73,8 +71,7 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	return found
 }
 
-// A session of a program that doesn't use this driver has no lock file to show
-// that it is alive. Only its deadline counts.
+// A program without dlock has no lock file, so only its deadline counts.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	doc := strings.Join(strings.Fields(documentation(t)), " ")
 	require.Contains(t, doc, showQueue)
@@ -134,8 +131,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A stopped process keeps its lock file locked, so its session ends only at its
-// deadline.
+// A stopped process keeps its lock file locked, so only its deadline counts.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")

@@ -169,8 +169,7 @@ func (m *member) Expire(ctx context.Context) (ended bool, err error) {
 	return ended, explain(err)
 }
 
-// reap ends the sessions whose processes died or whose deadlines have passed,
-// and reports whether there were any.
+// reap ends the sessions whose processes died or whose deadlines have passed.
 func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	var dead []string
 	left, err := m.sessions(ctx)

@@ -12,7 +12,6 @@ func networkFileSystem(dir string) string {
 	return networkFileSystems[uint32(st.Type)]
 }
 
-// freeSpace returns how many bytes this user may still write to dir.
 func freeSpace(dir string) (bytes uint64, known bool) {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {

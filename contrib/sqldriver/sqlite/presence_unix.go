@@ -82,8 +82,7 @@ func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	return how == syscall.LOCK_EX, err
 }
 
-// share downgrades a first session's exclusive lock, so that other
-// sessions can lock the file, too.
+// share downgrades the exclusive lock of a first session to a shared one.
 func (p *presence) share(ctx context.Context) error {
 	_, err := p.lockAlive(ctx, syscall.LOCK_SH)
 	return err
@@ -172,7 +171,6 @@ func (p *presence) notify(id string) {
 	_ = syscall.Close(fd)
 }
 
-// hears reports whether other processes can wake this session.
 func (p *presence) hears() bool { return p.wake != nil }
 
 // hear calls wake for each notice from other processes until silence is called.
@@ -196,7 +194,6 @@ func (p *presence) silence() {
 	}
 }
 
-// leave removes the session's files and unlocks them.
 func (p *presence) leave() {
 	p.silence()
 	p.forget(p.id)

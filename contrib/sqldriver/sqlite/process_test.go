@@ -29,7 +29,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Environment variables that tell a child process what to do.
 const (
 	roleVariable = "DLOCK_SQLITE_ROLE"
 	dsnVariable  = "DLOCK_SQLITE_DSN"
@@ -71,9 +70,8 @@ func hold(dsn string) {
 	fmt.Println(err)
 }
 
-// work is the main function of a child process: it takes and releases the lock
-// until it is killed. To prove that there is only one holder, it also takes a
-// kernel lock on a file, to which it appends its token.
+// To prove that there is only one holder, work also takes a kernel lock on a
+// file, to which it appends its token.
 func work(dsn string) {
 	path, _, _ := strings.Cut(dsn, "?")
 	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -105,7 +103,6 @@ type process struct {
 	output io.Reader
 }
 
-// rest returns the output of the process that has not been read yet.
 func (p *process) rest() string {
 	b, _ := io.ReadAll(p.output) // the process may have been killed in mid-line
 	return string(b)
@@ -191,7 +188,6 @@ func nodes(t testing.TB, dsn string) (n int) {
 	return n
 }
 
-// tokens returns the tokens that work has appended to its file.
 func tokens(t testing.TB, dir string) (list []int64) {
 	b, err := os.ReadFile(filepath.Join(dir, "guard"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -206,8 +202,6 @@ func tokens(t testing.TB, dir string) (list []int64) {
 	return list
 }
 
-// Several processes concurrently create the tables of a new file and take the
-// lock. They are killed and replaced at random moments.
 func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	t.Parallel()
 	dir := directory(t)
@@ -240,8 +234,7 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A stopped process keeps its file locks, so its session ends only at the
-// deadline. When the process continues, it must learn of this at once.
+// A stopped process keeps its file locks, so only its deadline counts.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")
@@ -387,8 +380,7 @@ func TestAKilledProcessThatWasOldAndAloneLosesItsLockAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// A process may be killed after it has created its files but before it has
-// added its session to the database.
+// A process may be killed before it has added its session to the database.
 func TestFilesWithoutASessionAreRemovedWhileAnotherSessionLives(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	a := connect(t, st)

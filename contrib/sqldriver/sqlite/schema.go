@@ -5,8 +5,7 @@ import "github.com/dlock-go/dlock/contrib/sqldriver/internal/sqlstore"
 // schemaVersion is the supported value of dlock_store.schema.
 var schemaVersion = sqlstore.Version(createSchema)
 
-// createSchema creates the tables and triggers. It runs in the transaction that
-// found the table dlock_store missing.
+// createSchema runs in the transaction that found dlock_store missing.
 const createSchema = `
 CREATE TABLE dlock_store (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
@@ -107,7 +106,6 @@ const (
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`
-	// sqlChanges reads whether the session exists, and the counter of changes.
 	sqlChanges = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?), changes FROM dlock_store`
 
 	sqlNode = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?4),

@@ -28,12 +28,12 @@ type member struct {
 	path     string
 	timeout  time.Duration
 	db       *database
-	file     fs.FileInfo // describes the database file
+	file     fs.FileInfo
 	presence *presence
 	host     session.Host
 
 	// The fields below are guarded by db.inUse.
-	version [2]int64 // connection number and data_version, read just ahead of changes
+	version [2]int64 // connection number and data_version, read just before the field changes
 	changes int64    // counter of node changes in the database
 	heads   map[string]head
 	probed  time.Time // when the processes of heads were last checked
@@ -115,10 +115,9 @@ func (m *member) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves the session's first block of tokens. If first is true,
-// no other session is alive, so a power cut may have lost the latest
-// transactions. startTokens then skips all tokens that were reserved before, so
-// that no token is issued twice.
+// startTokens reserves the first block of tokens. If first is true, no other
+// session is alive, and a power cut may have lost transactions. Then all tokens
+// reserved before are skipped, so that none is issued twice.
 func (m *member) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return m.reserve(ctx)
@@ -147,7 +146,6 @@ func (m *member) Begin(ctx context.Context, timeout time.Duration) (session.Begu
 	return session.Begun{}, explain(err)
 }
 
-// hear passes on notices from other processes until the session ends.
 func (m *member) hear(ctx context.Context) {
 	defer context.AfterFunc(ctx, m.presence.silence)()
 	m.presence.hear(m.host.Look)
@@ -247,7 +245,6 @@ func (m *member) create(ctx context.Context, c session.Change) (r session.Result
 	return r, err
 }
 
-// insert appends a node to the queue, and reads the nodes before it.
 func (m *member) insert(ctx context.Context, c session.Change) (r session.Result, before content, err error) {
 	var seq int64
 	found, err := m.db.row(ctx, sqlNumber, []any{&seq}, m.presence.id)
@@ -286,7 +283,6 @@ func blocker(c session.Change, before []session.Node, seq int64) *int64 {
 	return nil
 }
 
-// change removes or renames a node, and wakes the sessions that wait for it.
 func (m *member) change(ctx context.Context, c session.Change) (r session.Result, err error) {
 	var wake []string
 	err = m.update(ctx, func(ctx context.Context) error {
@@ -336,7 +332,6 @@ func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *
 	return err
 }
 
-// own reads the name of the node at c.Place, if this session owns it.
 func (m *member) own(ctx context.Context, c session.Change, name *string) (found bool, err error) {
 	return m.db.row(ctx, sqlOwn, []any{name}, c.Queue, c.Place.Token, m.presence.id)
 }

@@ -7,8 +7,7 @@ import (
 	"runtime"
 )
 
-// defaultFile returns the path of the database file for an empty data source
-// name. It creates the directory with mode 0700.
+// defaultFile creates the directory with mode 0700.
 func defaultFile() (string, error) {
 	dir, err := stateDirectory()
 	if err != nil {
@@ -21,7 +20,6 @@ func defaultFile() (string, error) {
 	return filepath.Join(dir, "locks.db"), nil
 }
 
-// stateDirectory returns the directory for the state of this user's programs.
 func stateDirectory() (string, error) {
 	switch runtime.GOOS {
 	case "darwin", "ios":

@@ -26,8 +26,7 @@ func newWriters() *writers {
 	return &writers{outer: make(chan struct{}, 1), inner: make(chan struct{}, 1)}
 }
 
-// queues holds the writers of each file opened by this process. Entries are
-// small and never removed.
+// queues holds the writers of each file. Entries are small and never removed.
 var queues struct {
 	sync.Mutex
 	of map[string]*writers
@@ -64,7 +63,6 @@ func (w *writers) enter(ctx context.Context, u urgency) (leave func(), err error
 	return func() { leaveInner(); leaveOuter() }, nil
 }
 
-// take sends on the channel place once it has room. leave makes room again.
 func take(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	select {
 	case place <- struct{}{}:
