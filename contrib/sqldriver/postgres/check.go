@@ -24,7 +24,6 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	var server *pgconn.PgError
 	switch errors.As(err, &server); {
@@ -69,7 +68,6 @@ func (s *store) checkServer(ctx context.Context) []driver.Finding {
 	return found
 }
 
-// weaknesses returns a finding for each setting that weakens a guarantee.
 func (v serverSettings) weaknesses() (found []driver.Finding) {
 	warn := func(text, advice string) {
 		found = append(found, driver.Finding{Level: driver.Warning, Text: text, Advice: advice})

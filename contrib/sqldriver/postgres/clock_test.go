@@ -15,8 +15,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// The tests in this file set the clock of a PostgreSQL server.
-
 func withClock(t *testing.T) *pgtest.Server {
 	pgtest.RequireClock(t)
 	return pgtest.Start(t, pgtest.WithClock())
@@ -29,8 +27,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 	return l
 }
 
-// Setting the clock back must lose no lock. Tokens must rise, and there must be
-// one holder at most.
+// Setting the clock back must neither lose a lock nor make a second holder.
 func TestAStepBackUnderLoad(t *testing.T) {
 	server := withClock(t)
 	var holders history.Holders
@@ -42,9 +39,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	holders.Await(t)
 }
 
-// stepForward sets the clock forward and ends the expired sessions. It repeats
-// this until no node is left, because a session that sends a heartbeat after a
-// step keeps its nodes.
+// stepForward repeats its steps, because a session that sends a heartbeat after
+// a step keeps its nodes.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {
@@ -80,8 +76,7 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	assert.NoError(t, second.Delete(t.Context(), "q", next.Place, driver.Released))
 }
 
-// A holder that makes no request must learn that it has lost its lock, from a
-// notice or from its next heartbeat.
+// A notice or the next heartbeat must tell an idle holder of its loss.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	server := withClock(t)

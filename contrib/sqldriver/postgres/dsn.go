@@ -33,8 +33,7 @@ func defaults() options {
 const minConnectTimeout = 500 * time.Millisecond
 
 // parseDSN splits a data source name into the parts for pgx and for this
-// package. No error repeats a part of the password, even if special characters
-// in it are not escaped. The argument program is Driver.Password.
+// package. No error repeats a part of the password, even an unescaped one.
 func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	if text != "" && !strings.Contains(text, "://") {
@@ -123,9 +122,8 @@ func urlOf(text string) string {
 	return (&url.URL{Scheme: "postgres", Path: "/", RawQuery: query.Encode()}).String()
 }
 
-// unknownParameter returns the error for an unknown parameter. If hidden is
-// true, the error omits the name, because it may be part of a password with an
-// unescaped question mark or ampersand.
+// unknownParameter omits the name if hidden is true, because the name may be
+// part of a password with an unescaped question mark or ampersand.
 func unknownParameter(name string, hidden bool) error {
 	if ofLibpq.MatchString(name) {
 		return fmt.Errorf("postgres: dsn: parameter %q is of libpq, and pgx does not know it: leave it out", name)
@@ -137,9 +135,8 @@ func unknownParameter(name string, hidden bool) error {
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
-// connectTimeout returns the timeout for connecting to one host. If there are
-// several hosts, the timeout is short, so that a heartbeat reaches the last
-// host even if the others are silent.
+// If there are several hosts, connectTimeout is short, so that a heartbeat
+// reaches the last host even if the others are silent.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string
@@ -155,9 +152,8 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
-// pgxParameters are the parameters passed on to pgx and the server.
-// OpenConnector rejects all others. Otherwise a mistyped name would be passed
-// on to the server, which rejects it only when the driver connects.
+// pgxParameters are passed on to pgx. OpenConnector rejects all others, because
+// a mistyped one would only fail when the driver connects.
 var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
 	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,

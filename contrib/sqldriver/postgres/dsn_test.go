@@ -14,7 +14,6 @@ import (
 
 const secret = "tr0ub4dor"
 
-// secrets lists parts of the test passwords, which no error text may contain.
 var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {
@@ -111,7 +110,6 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// FuzzNotice checks that the listener accepts any notice text without a panic.
 func FuzzNotice(f *testing.F) {
 	f.Add("r\nweb1-W-0000000007\nstock/42")
 	f.Add("c\n\n")

@@ -20,7 +20,6 @@ func eventually(t *testing.T, holds func() bool) {
 	require.Eventually(t, holds, time.Minute, 10*time.Millisecond)
 }
 
-// empties waits until the queue has no nodes.
 func empties(t *testing.T, s driver.Session, queue string) {
 	t.Helper()
 	eventually(t, func() bool {

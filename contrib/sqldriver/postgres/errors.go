@@ -18,9 +18,8 @@ import (
 // readOnly is the error code of a server, such as a standby, that can't write.
 const readOnly = "25006"
 
-// noRight is the error code for a missing privilege. It does not prove that
-// nothing has changed: the function that waits for the disk after a procedure's
-// commit may return it, too.
+// noRight is the error code for a missing privilege. A procedure may return it
+// after its commit, so it does not prove that nothing has changed.
 const noRight = "42501"
 
 // temporary lists error codes, and classes of codes, after which a retry may
@@ -80,8 +79,7 @@ func (t told) Unwrap() error { return t.error }
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
 // unchanged lists the errors after which a statement has surely changed
-// nothing. Other errors leave the outcome unknown, because a procedure may
-// return them after its commit, while it waits for the disk.
+// nothing. A procedure may return other errors after its commit.
 var unchanged = []string{
 	"25", "26", "2D", // the server, or the connection, is in the wrong state
 	"3F000", "42", // something is missing or denied

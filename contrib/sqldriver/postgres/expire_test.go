@@ -73,9 +73,8 @@ func (c *caseStore) owners(t *testing.T) string {
 	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
 }
 
-// While an operator's transaction locks a row of the first dead session, none
-// of that session's nodes may be removed. The second dead session must end
-// nevertheless.
+// The first dead session keeps all its nodes while an operator locks one of its
+// rows. The second one must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",
@@ -102,9 +101,8 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// A search for dead sessions must end a session even if the search first has to
-// wait for a lock on the session's queue. The test repeats a search that times
-// out, as may happen on a slow machine.
+// A search must end a session even if it first waits for a lock on the queue.
+// The test repeats a search that times out, as on a slow machine.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.Exec(t, "SELECT dlock.end_session('B7')")
@@ -123,8 +121,6 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	t.Error("the session does not end")
 }
 
-// The error of Delete must say that the session has ended, not only that the
-// node is gone.
 func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

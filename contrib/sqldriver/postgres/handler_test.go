@@ -14,9 +14,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// If the program's OnNotification hook swallows all notices, the session must
-// fall back to polling. Otherwise its next poll would be a quarter of an hour
-// away.
+// The program's OnNotification hook swallows all notices, so the session must
+// fall back to polling.
 func TestDatabaseWhoseNoticesTheProgramReceives(t *testing.T) {
 	server := pgtest.Shared(t)
 	config, err := pgx.ParseConfig(server.DSN())

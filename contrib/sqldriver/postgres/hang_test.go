@@ -58,9 +58,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections occupies all idle connections of db, at least four, until
-// release is called. Four suffice for Watch, a heartbeat and a second attempt
-// of the listener.
+// takeConnections occupies all idle connections of db, at least four: enough
+// for Watch, a heartbeat and the listener's second attempt.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

@@ -23,9 +23,8 @@ import (
 
 // listener receives a session's notices (NOTIFY) on a single connection, which
 // preserves their commit order. It connects when the session first waits for a
-// lock. From then on heartbeats and polls use this connection, so that a
-// waiting session needs no other, and a heartbeat fails if the connection falls
-// silent.
+// lock. From then on heartbeats and polls use this connection, too, so a
+// heartbeat fails if the connection falls silent.
 type listener struct {
 	store *store
 	life  context.Context
@@ -43,7 +42,6 @@ type listener struct {
 	interrupt context.CancelFunc       // ends the current wait for a notice
 }
 
-// job is a request on the listener's connection.
 type job struct {
 	run   func(*pgx.Conn) error
 	began bool       // guarded by listener.mu
@@ -80,9 +78,8 @@ func (l *listener) listen(ctx context.Context, queue string) {
 	}
 }
 
-// want asks the method run to subscribe to a NOTIFY channel and to confirm that
-// through listening. It returns false if that will not happen, because the
-// session is closed or there is no connection.
+// want asks the method run to subscribe to a channel, and to confirm that
+// through listening. It returns false if that will not happen.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +155,6 @@ func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
 	return <-j.done
 }
 
-// serve runs the job that waits for the connection, if any.
 func (l *listener) serve(conn *pgx.Conn) {
 	l.mu.Lock()
 	j := l.job
@@ -176,7 +172,6 @@ func (l *listener) serve(conn *pgx.Conn) {
 	j.done <- err
 }
 
-// disconnected records that the connection broke, and wakes callers of listen.
 func (l *listener) disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,15 +277,13 @@ func (l *listener) echo(conn *pgx.Conn) error {
 	return err
 }
 
-// restart returns the channels to which a new connection must subscribe.
 func (l *listener) restart() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.channels))
 }
 
-// wanted returns the channels to subscribe to, and wakes the callers of listen
-// whose channel is already subscribed.
+// wanted also wakes the callers of listen whose channel is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

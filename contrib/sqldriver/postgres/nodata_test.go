@@ -34,8 +34,7 @@ func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	t.Error(err)
 }
 
-// outliveTheWait locks the orphan's queue for three session timeouts. It
-// returns an error if the session ends.
+// outliveTheWait returns an error if the session ends.
 func outliveTheWait(t *testing.T) error {
 	c := newCaseWith(t, "session_timeout=1s")
 	s := newSession(t, c)

@@ -27,8 +27,6 @@ func newDocumented(t *testing.T) documented {
 	return d
 }
 
-// run replaces words in a documented statement, runs it with psql, and returns
-// the output.
 func (d documented) run(statement string, replace ...string) string {
 	d.t.Helper()
 	require.Contains(d.t, d.text, "\n"+statement+"\n", "no page contains the statement")
@@ -72,8 +70,7 @@ func (d documented) client() *dlock.Client {
 	return client
 }
 
-// Both clients, the holder and the waiter, must notice the removal of the
-// holder's node.
+// The holder and the waiter must notice the removal of the holder's node.
 func TestPsqlShowsAQueueAndRemovesANode(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

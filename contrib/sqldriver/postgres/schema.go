@@ -46,7 +46,6 @@ func inSchema(sql, schema string) string {
 // lockForSchema is the key of createTables' advisory lock: "dlock" in ASCII.
 const lockForSchema = 0x646c6f636b
 
-// grants returns the statements that grant a user access to the tables.
 func grants(schema, user string) string {
 	name := `"` + strings.ReplaceAll(user, `"`, `""`) + `"`
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA \"%[1]s\" TO %[2]s;\n"+

@@ -101,8 +101,7 @@ func TestUserWithoutDDLRightsGetsTheStatements(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// PostgreSQL lets every user call functions by default, so the test first
-// revokes that right.
+// Every user may call functions by default, so the test revokes that right.
 func TestUserWithoutRightsOnTheTablesGetsTheGrants(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -180,8 +179,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("postgres", dsn) })
 }
 
-// An operator might set an extreme deadline by hand, to end a session or to
-// keep it alive.
+// Operators may set extreme deadlines, to end a session or to keep it alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -222,8 +220,7 @@ func TestTransactionPoolingProxy(t *testing.T) {
 	held := lock(t, locks[0])
 	for i := range 6 {
 		next := testenv.LockLater(t, locks[(i+1)%2])
-		// Give the other session time to start waiting. The test is valid even
-		// if that session starts later.
+		// Usually enough for the other session to start waiting.
 		time.Sleep(20 * time.Millisecond)
 		sqltest.Unlock(t, held)
 		before := held.Token()
@@ -255,8 +252,7 @@ func TestServerWithoutFreeConnections(t *testing.T) {
 	lock(t, client.RWMutex("q")).Unlock()
 }
 
-// A session that no longer gets notices must start to poll at once. Otherwise
-// its next poll would be a quarter of an hour away.
+// Without notices, the session must poll at once, not in a quarter of an hour.
 func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()

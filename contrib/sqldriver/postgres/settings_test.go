@@ -15,8 +15,6 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// role creates a database user with the given settings, and returns a data
-// source name for it.
 func role(t *testing.T, server *pgtest.Server, schema string, settings []string, params ...string) string {
 	t.Helper()
 	user := server.Schema() + "_role"
@@ -27,8 +25,7 @@ func role(t *testing.T, server *pgtest.Server, schema string, settings []string,
 	return strings.Replace(server.DSN(append(params, "schema="+schema)...), "dlock:", user+":", 1)
 }
 
-// The user's encoding must not change names. If the server read the name as
-// Latin 1, the two users would have different queues.
+// If the server read names as Latin 1, the users would have different queues.
 func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	schema := server.Schema()
@@ -56,8 +53,7 @@ func TestNamesDoNotDependOnTheEncodingOfTheUser(t *testing.T) {
 	assert.ErrorContains(t, err, "client_encoding LATIN1, and dlock needs UTF8")
 }
 
-// Read must understand the unusual text formats in which the server sends
-// values with this query mode and these settings.
+// These settings make the server send values in unusual text formats.
 func TestReadDoesNotDependOnTheFormatsOfTheUser(t *testing.T) {
 	server := pgtest.Shared(t)
 	dsn := role(t, server, server.Schema(), []string{"bytea_output = 'escape'", "DateStyle = 'German'", "timezone = 'Asia/Kathmandu'"},
@@ -78,8 +74,7 @@ func TestReadOnlyUserIsTold(t *testing.T) {
 	unavailable(t, dsn, "default_transaction_read_only is on")
 }
 
-// The data source name lists the standby before the primary. Later in the test,
-// the primary accepts connections without answering.
+// The data source name lists the standby before the primary.
 func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
@@ -110,8 +105,6 @@ func TestSessionUsesThePrimaryOfSeveralServers(t *testing.T) {
 	assert.Greater(t, create(both(primary, standby), "b-W-").Token, old.Token)
 }
 
-// A dead session must end even while its append waits in the server for a row
-// lock.
 func TestDeadSessionEndsWhileItsAppendWaits(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=3s")
 	dead := newSession(t, c)

@@ -17,7 +17,6 @@ func TestSilentConnection(t *testing.T) {
 	sqltest.SilentConnection(t, connectSilent, func(name string) string { return name }, addDead)
 }
 
-// addDead adds an expired session with a node to the database.
 func addDead(s driver.Session) error {
 	st := s.(*session.Session).Store().(*store)
 	dead := &store{connector: st.connector, Pool: st.Pool, id: "dead", texts: st.texts, listener: st.listener}

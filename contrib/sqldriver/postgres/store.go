@@ -46,14 +46,12 @@ func newStore(c *connector) *store {
 	return s
 }
 
-// texts holds the SQL statements of the driver for one schema.
 type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, oldest, sequences string
 }
 
-// operator matches the operators in the statements. newTexts qualifies them
-// with the schema pg_catalog, because another user may have created a better
-// match in a schema of the search_path.
+// operator matches the operators that newTexts qualifies with pg_catalog,
+// because another user may have created a better match in the search_path.
 var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
 func newTexts(schema string) *texts {
@@ -192,9 +190,8 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckLayout(fmt.Sprintf("the tables and routines in schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
-// version returns the version of the tables. It rejects connections with an
-// encoding other than UTF-8, because programs with different encodings would
-// use different queues for the same lock.
+// version rejects connections with an encoding other than UTF-8, because
+// programs with different encodings would use different queues for a lock.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	var client, server string
 	err = s.query(ctx, s.texts.version, nil, func(scan func(...any) error) error { return scan(&version, &client, &server) })
