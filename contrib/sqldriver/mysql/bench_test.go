@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ways returns the locks to compare: dlock, and handwritten ones on the same
-// server. The server syncs every commit to disk, as in production.
+// The server syncs every commit to disk, as in production.
 func ways(b *testing.B) []testenv.Way {
 	server := mysqltest.Start(b, mysqltest.WithConfig("innodb_flush_method=O_DIRECT", "innodb_flush_log_at_trx_commit=1"))
 	database := server.Database()
@@ -40,8 +39,7 @@ func ways(b *testing.B) []testenv.Way {
 	}
 }
 
-// Among the compared locks, only dlock writes to the disk: once to lock and
-// once to unlock.
+// Of the compared locks, only dlock writes to disk: to lock and to unlock.
 func BenchmarkFree(b *testing.B) { testenv.Free(b, ways(b)) }
 
 func BenchmarkContended(b *testing.B) { testenv.Contended(b, ways(b)) }

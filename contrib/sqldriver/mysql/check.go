@@ -21,7 +21,6 @@ func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	})
 }
 
-// adviceOn returns advice on an error of Connect, or "" if there is none.
 func adviceOn(err error) string {
 	switch number(err) {
 	case 1290, 1792, 1836:
@@ -54,8 +53,7 @@ func (s *store) checkSettings(ctx context.Context) []driver.Finding {
 const oldest = `SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, NOW())
 	FROM information_schema.innodb_trx WHERE trx_mysql_thread_id > 0 ORDER BY trx_started LIMIT 1`
 
-// checkState makes the checks of package sqlstore, and warns if the server has
-// replicas. It skips a check if the server does not show the numbers for it.
+// checkState skips a check if the server does not show the numbers for it.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",

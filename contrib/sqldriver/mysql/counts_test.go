@@ -16,8 +16,7 @@ import (
 
 var lock = sqltest.Lock
 
-// counted is a session behind a proxy that counts its round trips. Its timeout
-// is so long that no heartbeats are sent during a test.
+// counted is a session behind a proxy that counts its round trips.
 type counted struct {
 	*session.Session
 	server   *mysqltest.Server
@@ -42,8 +41,6 @@ func (c *counted) roundTrips() int {
 	return n
 }
 
-// commits returns the number of data-changing transactions that the server has
-// committed.
 func (c *counted) commits(t *testing.T) int {
 	t.Helper()
 	text := c.server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Binlog_commits'")

@@ -20,7 +20,6 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
-	// Make the session's connections wait only a second for a table lock.
 	st := s.Requests.Unwrap().(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
 	st.Close() // the pool reopens with the new parameter at the next statement
@@ -63,8 +62,6 @@ func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-// Once the session has stopped waiting for a change, the server must soon
-// abandon the change and end the thread that runs it.
 func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 	for name, texts := range map[string][2]string{
 		"row":   {"BEGIN; SELECT * FROM dlock_queue WHERE name = 'q' FOR UPDATE", "ROLLBACK"},
@@ -83,8 +80,7 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			}
 			_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
 			require.ErrorIs(t, err, driver.ErrUnavailable)
-			// The process list shows which statement of the procedure is
-			// waiting.
+			// The process list names the waiting statement of the procedure.
 			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
 				"' AND (info LIKE 'UPDATE dlock_queue%' OR info LIKE 'INSERT INTO dlock_node%')"
 			began := time.Now()

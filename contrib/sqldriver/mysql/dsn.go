@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// options holds the parameters that this package adds to those of
-// go-sql-driver/mysql in a data source name.
+// options holds this package's own parameters of a data source name.
 type options struct {
 	sqlstore.Settings
 	files  dsn.TLS
@@ -26,13 +25,11 @@ func defaults() options { return options{Settings: sqlstore.Defaults()} }
 
 const maxDatabase = 256 // 64 characters of four bytes
 
-// form is the form of a data source name, for error messages.
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a data source name into the parts for go-sql-driver/mysql and
 // for this package. No error repeats a part of the password, even if the last
-// slash belongs to the password because the database name is missing. The
-// argument program is Driver.Password.
+// slash belongs to the password because the database name is missing.
 func parseDSN(text string, program func(context.Context) (string, error)) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
@@ -95,9 +92,8 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*mysq
 	return config, o, nil
 }
 
-// wrongPart returns the error for a data source name that go-sql-driver/mysql
-// rejects. That package's own error would quote what it does not understand,
-// which may be part of the password.
+// wrongPart replaces an error of go-sql-driver/mysql, which would quote what it
+// does not understand, perhaps a part of the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
@@ -113,9 +109,8 @@ func isURL(text string) bool {
 	return ok && !strings.ContainsAny(scheme, ":@(/?")
 }
 
-// clientParameters are the accepted parameters of go-sql-driver/mysql. That
-// package would set any other parameter as a server variable, which could
-// change the meaning of statements or, if mistyped, make each connection fail.
+// clientParameters are the accepted parameters. go-sql-driver/mysql would set
+// others as server variables, which could change the meaning of statements.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,
 	"charset": true, "checkConnLiveness": true, "clientFoundRows": true, "collation": true, "columnsWithAlias": true,
@@ -124,7 +119,6 @@ var clientParameters = map[string]bool{
 	"timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
-// parameters returns the parsers that store this package's parameters in o.
 func (o *options) parameters() dsn.Parameters {
 	p := make(dsn.Parameters)
 	o.Settings.AddTo(p)
@@ -133,7 +127,6 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// loadTLS loads the TLS files, or returns nil if the options name none.
 func (o *options) loadTLS(host string) (*tls.Config, error) {
 	if o.files == (dsn.TLS{}) {
 		return nil, nil

@@ -16,7 +16,6 @@ import (
 
 const secret = "tr0ub4dor"
 
-// secrets lists parts of the test passwords, which no error text may contain.
 var secrets = []string{secret, "correct-horse"}
 
 func TestBadDSNsSayWhatIsWrong(t *testing.T) {

@@ -50,7 +50,6 @@ var unchanged = append([]uint16{
 	1665, // the server can't write the change to its log
 }, again...)
 
-// number returns the number of an error sent by the server, or zero.
 func number(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {

@@ -67,7 +67,6 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// isRefused reports whether session.Refused has marked the error.
 func isRefused(err error) bool {
 	return errors.As(err, reflect.New(reflect.TypeOf(session.Refused(nil))).Interface())
 }

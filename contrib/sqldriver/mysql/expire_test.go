@@ -38,9 +38,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	})
 }
 
-// While an operator's transaction locks a row of the first dead session, none
-// of that session's nodes may be removed. The second dead session must end
-// nevertheless.
+// The first dead session keeps all its nodes while an operator locks one of its
+// rows. The second one must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock_node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

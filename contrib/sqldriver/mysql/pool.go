@@ -16,8 +16,6 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// configOf returns the configuration for connections that the session opens
-// itself.
 func configOf(c *connector) *mysql.Config {
 	config := c.config.Clone()
 	config.Params = lockWaits(c.options.Timeout)

@@ -29,7 +29,6 @@ func Statements(database string) string {
 
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// statements returns the statements of schema.sql one by one.
 func statements() (all []string) {
 	text := strings.ReplaceAll(strings.ReplaceAll(schemaSQL, "DELIMITER //\n", ""), "DELIMITER ;\n", "")
 	for statement := range strings.SplitSeq(text, "\n//\n") {
@@ -42,7 +41,6 @@ func statements() (all []string) {
 
 var creates = regexp.MustCompile(`(?m)^CREATE (TABLE|PROCEDURE) IF NOT EXISTS (\w+)`)
 
-// grants returns the statements that let a user use the tables and procedures.
 func grants(database, user string) string {
 	var text strings.Builder
 	for _, match := range creates.FindAllStringSubmatch(schemaSQL, -1) {

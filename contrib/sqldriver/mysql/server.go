@@ -11,13 +11,11 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// variables reads the settings that checkServer examines.
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
 	'log_bin', 'binlog_format', 'sql_safe_updates', 'wsrep_on', 'group_replication_single_primary_mode')`
 
-// checkServer returns an error if the driver can't work with the server at
-// present. Once per connector, it logs which guarantees the server's settings
-// weaken.
+// checkServer returns an error if the driver can't work with the server. Once
+// per connector, it logs which settings weaken guarantees.
 func (s *store) checkServer(ctx context.Context) error {
 	settings, err := s.settings(ctx)
 	if err != nil {
@@ -63,12 +61,10 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return settings, markError(ctx, err)
 }
 
-// unusableError says that the driver can't work with the server's settings.
 type unusableError struct{ error }
 
 func (e *unusableError) Unwrap() error { return e.error }
 
-// unusable returns an error if the driver can't work with these settings.
 func unusable(settings map[string]string) error {
 	product, version, ok := parseVersion(settings["version"])
 	least := [3]int{10, 6, 0}
@@ -99,7 +95,6 @@ func unusable(settings map[string]string) error {
 	return nil
 }
 
-// weaknesses returns a finding for each setting that weakens a guarantee.
 func weaknesses(settings map[string]string) (found []driver.Finding) {
 	if settings["wsrep_on"] == "ON" {
 		found = append(found, driver.Finding{Level: driver.Warning,
@@ -110,8 +105,7 @@ func weaknesses(settings map[string]string) (found []driver.Finding) {
 	return found
 }
 
-// parseVersion splits the variable version, such as "10.11.19-MariaDB-log". ok
-// is false if the text does not begin with three numbers.
+// parseVersion splits the variable version, such as "10.11.19-MariaDB-log".
 func parseVersion(text string) (product string, version [3]int, ok bool) {
 	product = "MySQL"
 	if strings.Contains(strings.ToUpper(text), "MARIADB") {

@@ -294,8 +294,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// An operator might set an extreme deadline by hand, to end a session or to
-// keep it alive.
+// Operators may set extreme deadlines, to end a session or to keep it alive.
 func TestDeadlineOfAnotherSessionByHand(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -321,8 +320,6 @@ func TestChangeByHandIsNoticed(t *testing.T) {
 		[]string{"DELETE FROM dlock_lease", "DROP TABLE dlock_lease", "DROP DATABASE NAME"})
 }
 
-// Cancel must wait for an append that is still running in the server. The test
-// blocks the append by locking the row of its queue.
 func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -380,8 +377,6 @@ func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
 	}
 }
 
-// A heartbeat must succeed although a blocked change holds the row lock of the
-// session.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -446,8 +441,6 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	assert.Equal(t, s.ID(), c.server.SQL(t, c.database, "SELECT GROUP_CONCAT(id) FROM dlock_session"))
 }
 
-// Sessions must not see uncommitted changes even if their connections are set
-// to READ UNCOMMITTED.
 func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	first := newSession(t, c)
@@ -548,8 +541,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	}
 }
 
-// After many conflicts with other transactions, the store gives up with a
-// temporary error.
+// After many conflicts, the store gives up with a temporary error.
 func TestConflictsThatDoNotEnd(t *testing.T) {
 	s := newCounted(t, mysqltest.Shared(t))
 	s.server.SQL(t, s.database, "DROP PROCEDURE dlock_append; "+
@@ -561,9 +553,8 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// database/sql repeats a statement if the client library says that the
-// statement was not sent. Here the append was sent and only its reply is lost,
-// so the append must not be repeated.
+// The append was sent and only its reply is lost, so database/sql must not
+// repeat the append, as it does if nothing was sent.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	s := newCounted(t, mysqltest.Shared(t))
 	create(t, s, "other") // opens a connection

@@ -24,7 +24,6 @@ func TestSilentConnection(t *testing.T) {
 	sqltest.SilentConnection(t, connectSilent, func(name string) string { return hex.EncodeToString([]byte(name)) }, addDead)
 }
 
-// addDead adds an expired session with a node to the database.
 func addDead(s driver.Session) error {
 	st := s.(*session.Session).Store().(*store)
 	dead := &store{connector: st.connector, Pool: st.Pool, id: "dead", database: st.database}
@@ -139,8 +138,7 @@ func (c *endlessConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read implements net.Conn. It reads whole packets: three bytes of length, a
-// sequence number, and the content.
+// Read reads whole packets: length, sequence number, content.
 func (c *endlessConn) Read(b []byte) (int, error) {
 	if len(c.rest) == 0 {
 		packet := make([]byte, 4)

@@ -82,8 +82,7 @@ func callText(database, procedure string, args []any) string {
 	return string(append(b, ')'))
 }
 
-// call calls a procedure in one round trip and passes each row of its result to
-// row. It retries if the procedure was rolled back because of a conflict with
+// call retries a procedure that was rolled back because of a conflict with
 // another transaction.
 func (s *store) call(ctx context.Context, procedure string, args []any, row func(scan func(...any) error) error) error {
 	text := callText(s.database, procedure, args)
@@ -95,18 +94,15 @@ func (s *store) call(ctx context.Context, procedure string, args []any, row func
 	}
 }
 
-// maxTries limits how often a statement that conflicts with others is tried.
 const maxTries = 8
 
-// pause sleeps for a random time, whose bound doubles with each try. It returns
-// false if ctx ended.
+// pause sleeps for a random time, whose bound doubles with each try.
 func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
-// query sends one statement without arguments and passes each row of its
-// results to row. It closes the connection after errors that may leave a
-// transaction open.
+// query sends a statement without arguments. It closes the connection after an
+// error that may leave a transaction open.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
@@ -131,16 +127,15 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	return err
 }
 
-// discard makes database/sql close a connection. If an operator or a time limit
-// of the server ends a procedure, the procedure's transaction stays open and
-// keeps its row locks, until the connection is closed.
+// If an operator or a time limit ends a procedure, its transaction stays open
+// and keeps its row locks until discard closes the connection.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
-// queryOn runs query on conn in one round trip. It reads all results, because a
-// procedure may send an error after its first result. Rows.Close would read
-// them too, but ignores ctx and could block forever on a silent connection.
+// queryOn reads all results, because a procedure may send an error after its
+// first result. Rows.Close would read them too, but ignores ctx and could block
+// forever on a silent connection.
 func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan func(...any) error) error) error {
 	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
@@ -215,9 +210,8 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and procedures. MySQL commits each statement
-// separately, so the last one records that all have succeeded. Several sessions
-// may do this concurrently.
+// MySQL commits each statement separately, so the last one of createTables
+// records that all have succeeded.
 func (s *store) createTables(ctx context.Context) error {
 	db, err := s.DB()
 	if err != nil {
@@ -240,9 +234,8 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator adds to err the statements that an operator must run so that the
-// user can create or use the tables. If account is empty, the statements name
-// the user of the data source name.
+// needOperator adds to err the statements for an operator to run. If account is
+// empty, they name the user of the data source name.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
