@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
-// stores creates an old and a new store. The function start returns the clients
-// of a program at the given step of the change.
+// The result start returns the clients of a program at a step of the change.
 func stores(t *testing.T) (start func(step int) clients) {
 	server := pgtest.Shared(t)
 	oldDSN, newDSN := filepath.Join(t.TempDir(), "locks.db"), server.DSN("schema="+server.Schema())
@@ -32,8 +31,6 @@ func stores(t *testing.T) (start func(step int) clients) {
 	}
 }
 
-// counter is the resource that the lock protects. It counts simultaneous
-// holders.
 type counter struct {
 	n, holders int
 	kept       stamp
@@ -50,9 +47,7 @@ func (c *counter) add(t *testing.T, stamps []stamp) {
 	c.holders--
 }
 
-// During the change, programs of neighbouring steps run at the same time, so
-// they must exclude each other. The race detector reports simultaneous holders,
-// too, because add uses no mutex.
+// add uses no mutex, so the race detector also reports simultaneous holders.
 func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	start := stores(t)
 	const each = 5

@@ -20,8 +20,6 @@ var schema string
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// withTables returns the database that the program opens, after creating its
-// tables.
 func withTables(t *testing.T) *sql.DB {
 	t.Chdir(t.TempDir())
 	db, err := sql.Open("sqlite", "shop.db")

@@ -19,8 +19,6 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// TestMain runs the program instead of the tests if DLOCK_COOKBOOK_SERVICE is
-// set.
 func TestMain(m *testing.M) {
 	if os.Getenv("DLOCK_COOKBOOK_SERVICE") != "" {
 		main()
@@ -29,7 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// service is a child process that runs the program.
 type service struct {
 	*exec.Cmd
 	log *bufio.Scanner
@@ -49,7 +46,6 @@ func start(t *testing.T, dsn, dir string) *service {
 	return s
 }
 
-// await reads the log up to a line that ends with text.
 func (s *service) await(t *testing.T, text string) {
 	t.Helper()
 	for s.log.Scan() {

@@ -145,8 +145,6 @@ func (db database) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// in calls f in a transaction, and repeats the transaction as long as the
-// database asks for a retry.
 func (db database) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 	for {
 		if err := db.once(ctx, f); !toRepeat(err) || ctx.Err() != nil {
@@ -166,8 +164,6 @@ func (db database) once(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// toRepeat reports whether the database asks the client to repeat the
-// transaction.
 func toRepeat(err error) bool {
 	var pg *pgconn.PgError
 	var my *mysqldriver.MySQLError

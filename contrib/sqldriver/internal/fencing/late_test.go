@@ -33,7 +33,6 @@ func outcome(t *testing.T, err error) string {
 	return wrote
 }
 
-// withdraw checks the token and, if it is accepted, changes the account.
 func (db database) withdraw(ctx context.Context, tx *sql.Tx, token int64) error {
 	if err := db.table.Raise(ctx, tx, "account/7", token); err != nil {
 		return err
@@ -60,8 +59,6 @@ func (db database) lateAfterRead(t *testing.T) string {
 	return outcome(t, errors.Join(db.withdraw(t.Context(), tx, oldToken), tx.Commit()))
 }
 
-// secondWrite returns the outcome of a holder's second write with the same
-// token.
 func (db database) secondWrite(t *testing.T) string {
 	require.NoError(t, db.write(t, oldToken))
 	return outcome(t, db.write(t, oldToken))

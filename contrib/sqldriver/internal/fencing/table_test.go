@@ -16,7 +16,7 @@ import (
 	"github.com/dlock-go/dlock/fence/fencetest"
 )
 
-// note is a text in the table note. The tests of fencetest write it.
+// note is a text in a table, written by the tests of fencetest.
 type note struct{ database }
 
 func (n note) Write(ctx context.Context, token int64, value string, pause func()) error {
@@ -40,8 +40,7 @@ func (n note) Read(ctx context.Context, token int64) (value string, err error) {
 	return value, err
 }
 
-// Restart is a no-op, because the tokens are in the database and not in this
-// process.
+// The tokens are in the database, so there is nothing to restart.
 func (n note) Restart(context.Context) error { return nil }
 
 func tablePassesTheKit(t *testing.T, db database) {
@@ -57,8 +56,7 @@ func tablePassesTheKit(t *testing.T, db database) {
 	})
 }
 
-// The new holder waits at the fence until the old holder's transaction commits.
-// It must then see what the old holder wrote.
+// The new holder must wait for the old holder's commit and see its result.
 func newHolderWaits(t *testing.T, db database) {
 	tx := db.begin(t)
 	require.NoError(t, db.withdraw(t.Context(), tx, oldToken))

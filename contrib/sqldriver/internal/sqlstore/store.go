@@ -61,9 +61,9 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 	return s, err
 }
 
-// Limit returns the time limit for a request. Package session sets the same
-// limit for most requests. The drivers set it for the others, and for waits in
-// the server (see lockWaits of package mysql).
+// Limit returns the time limit for a request, as package session sets it for
+// most requests. The drivers set it for the others, and for waits in the
+// server.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
 // ConnectLimit returns the timeout for opening a connection. database/sql opens

@@ -18,7 +18,7 @@ import (
 // DeadSessions configures [LockedRows] for a driver.
 type DeadSessions struct {
 	Connector driver.Connector
-	Timeout   time.Duration // session timeout of the connector
+	Timeout   time.Duration
 	// CutOff disconnects a session of the connector from the server until heal
 	// is called.
 	CutOff func(s driver.Session) (heal func())

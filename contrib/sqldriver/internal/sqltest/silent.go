@@ -30,7 +30,6 @@ type Silence struct {
 	silent int      // how many connections, from the first on, forget has silenced; guarded by mu
 }
 
-// NewSilence returns a Silence in front of the server at addr.
 func NewSilence(t *testing.T, addr string) *Silence {
 	s := new(Silence)
 	s.Proxy = testenv.NewProxy(t, addr, s.protocol)

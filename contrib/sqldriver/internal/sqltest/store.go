@@ -35,7 +35,6 @@ type Store struct {
 	Own func(text string) string
 }
 
-// Session is a session of a [Store].
 type Session struct {
 	*session.Session
 	Database *Store
@@ -85,10 +84,8 @@ func (st *Store) Exec(t *testing.T, text string, args ...any) {
 
 func (st *Store) itself() *Store { return st }
 
-// ID returns the id of the session in the database.
 func (s *Session) ID() string { return s.Describe().ID }
 
-// Close closes the session, and then its network.
 func (s *Session) Close() error {
 	err := s.Session.Close()
 	s.Network.Close()
