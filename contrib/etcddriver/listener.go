@@ -38,7 +38,7 @@ type listener struct {
 	asked    driver.Instant       // when want was set
 }
 
-// followed is a queue that the session follows until the stream is lost.
+// followed is the state of a queue's etcd watches, which end with their stream.
 type followed struct {
 	queue   string
 	keys    []string          // if not nil, only these are watched

@@ -314,7 +314,8 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	require.Empty(t, s.b.numbers)
 }
 
-// leavesNothing requires an empty queue, once all failed Creates are undone.
+// leavesNothing waits until the nodes of all failed Creates are removed, and
+// requires that the queue is then empty.
 func (s opened) leavesNothing(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, func() bool {

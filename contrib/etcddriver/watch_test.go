@@ -225,7 +225,7 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	keys := func() int64 {
 		reply, err := raw(t, server).Get(within(t), s.b.settings.root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(t, err)
-		return reply.Count - 1 // the key of the layout does not count
+		return reply.Count - 1 // without the key of the layout
 	}
 	w, err := s.WatchQueue(within(t), "q") // makes Delete announce the release
 	require.NoError(t, err)
