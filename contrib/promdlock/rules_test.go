@@ -72,7 +72,7 @@ var scenarios = map[string]struct {
 	"slow store": {func(p *program) {
 		for strings.Contains(p.metrics(), "dlock_lease_left_ratio_bucket{le=\"0.25\"} 0\n") {
 			must(0, p.client.Ping(bg))
-			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // the lease is 7.5 s
+			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // leaves less than a quarter of the lease of 7.5 s
 			time.Sleep(1500 * time.Millisecond)                    // longer than the heartbeat interval
 		}
 	}, idle, `alertname="DlockLeaseNearlyOut"`},
