@@ -11,7 +11,7 @@
 // docs/stores/redis.md says what those who run it need: topologies, rights,
 // settings, fail-overs, and how to show and free locks. The guarantees of
 // docs/use/guarantees.md hold under its conditions. Give all clients the same
-// grace and replicas; the greatest of all sessions count for all.
+// grace and replicas; the greatest of all sessions apply to all.
 //
 // # Data source names
 //

@@ -306,7 +306,7 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 }
 
 // A replica may confirm another master's heartbeats until it receives a
-// client's attempt to connect. The grace must count from then.
+// client's attempt to connect. The grace must begin only then.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
