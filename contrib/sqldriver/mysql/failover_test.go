@@ -106,8 +106,8 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Neither statements that any user may run nor a new server_id must look like a
-// loss of data.
+// Calls of UUID_SHORT, which any user may make, and a new server_id must not be
+// taken for a loss of data.
 func TestNoLossWithoutARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

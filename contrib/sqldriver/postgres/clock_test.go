@@ -39,8 +39,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	holders.Await(t)
 }
 
-// stepForward repeats its steps, because a session that sends a heartbeat after
-// a step keeps its nodes.
+// stepForward advances the clock until no node is left. One step may not be
+// enough, because a heartbeat right after it renews a session.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {

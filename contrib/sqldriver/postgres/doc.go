@@ -11,7 +11,7 @@
 // docs/stores/postgresql.md says what those who run it need: proxies, rights,
 // settings, fail-overs, and how to show and free locks. The guarantees of
 // docs/use/guarantees.md hold under its conditions. Give all clients the same
-// grace; the longest of all sessions counts for all.
+// grace; the longest of all sessions applies to all.
 //
 // # Data source names
 //

@@ -58,12 +58,12 @@ type Options struct {
 // NewConnector returns a connector that borrows connections from db. The caller
 // must keep db open until all sessions are closed, and then close it.
 //
-// The driver of db must be package stdlib of pgx/v5. Each session that waits
-// for a lock keeps one connection for notices and heartbeats. Changes take a
-// connection for the time of a statement. db needs at least three connections
-// per session. If the program keeps all connections busy, heartbeats have to
-// wait and sessions may end. Errors of calls then say that all connections are
-// in use.
+// The driver of db must be package stdlib of pgx/v5. A session that waits for a
+// lock keeps one connection for notices and heartbeats. Each request that takes
+// or releases a lock uses another one for the time of a statement. db needs at
+// least three connections per session. If the program keeps all connections
+// busy, heartbeats have to wait and sessions may end. Errors of calls then say
+// that all connections are in use.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Any user can send notices, so those without the right proof must not count.
+// Any user can send notices, so those without the right proof must be ignored.
 func TestAForgedNoticeReleasesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	holder, waiter := newSession(t, c), newSession(t, c)

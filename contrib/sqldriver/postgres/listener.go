@@ -347,7 +347,7 @@ type notice struct {
 
 // parseNotice parses a payload written by the function tell of schema.sql.
 func parseNotice(payload string) (n notice, ok bool) {
-	parts := append(strings.Split(payload, "\n"), "") // the proof may be missing
+	parts := append(strings.Split(payload, "\n"), "") // an empty proof, unless the payload has one
 	if len(parts) < 4 {
 		return n, false
 	}

@@ -273,7 +273,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 	}()
 	listener := "SELECT pid FROM pg_stat_activity WHERE application_name = '" + schema + "waiter' AND query LIKE '%\"" + schema + "\".shown%'"
 	pid := ""
-	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // polls use the connection that listens
+	for end := time.Now().Add(time.Minute); pid == ""; pid = server.SQL(t, listener) { // wait until the connection that listens has polled
 		if time.Now().After(end) {
 			t.Fatal("the waiter does not listen")
 		}

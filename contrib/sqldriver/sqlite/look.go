@@ -34,7 +34,7 @@ type head struct {
 // content is a queue at one instant.
 type content struct {
 	session.Snapshot
-	heads []string // other sessions that own one of the first eight nodes
+	heads []string // other sessions at the head of the queue, whose processes are checked
 }
 
 func (m *member) content(ctx context.Context, queue string) (c content, err error) {

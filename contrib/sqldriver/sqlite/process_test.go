@@ -234,7 +234,7 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A stopped process keeps its file locks, so only its deadline counts.
+// A stopped process keeps its file locks, so its deadline ends its session.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")

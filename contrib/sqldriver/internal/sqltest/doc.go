@@ -4,7 +4,7 @@
 //     tests that inject faults.
 //   - [Refused] checks the error if the driver or the server refuses a session.
 //   - [Loss] checks that a lock has one holder although its database loses data,
-//     and [Graces] whose grace counts.
+//     and [Graces] which session's grace applies.
 //   - [LockedRows] checks what becomes of the locks of dead sessions while an
 //     operator's transaction has locked rows, and [ByHand] what sessions notice
 //     of an operator's statements.

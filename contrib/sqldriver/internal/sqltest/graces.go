@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Graces checks that the longest grace of any session counts for all, as long
+// Graces checks that the longest grace of any session applies to all, as long
 // as that session exists. The function database creates a database and returns
 // functions for it. The statement lose makes its data look as if they came from
 // another server, and rest reads the remaining grace in seconds.
