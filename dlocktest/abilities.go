@@ -43,8 +43,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds takes a failure of try for false, because the test cases report
-// failures themselves. It tries again after a lost session.
+// succeeds returns the result of try, or false if it fails: the test cases
+// report failures themselves. It tries again after a lost session.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -75,8 +75,8 @@ var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) er
 	},
 }
 
-// trials has a test for each ability that is not a method of driver.Inspector.
-// A test tries several times if drivers may use the ability only sometimes.
+// trials has a function for each Ability except AbilityInspect. It reports
+// whether the driver has the ability, if need be after several attempts.
 var trials = map[need]func(c *check, a, b session) bool{
 	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)

@@ -148,7 +148,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// run runs cases of the kit against a broken driver, in a child process.
+// run runs conformance tests against a broken driver, in a child process.
 func run(ctx context.Context, name, cases string) string {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run="+cases, "-test.v", "-test.timeout=9m")
 	cmd.Env = append(os.Environ(), sabotageEnv+"="+name)

@@ -34,7 +34,7 @@ type faulty struct {
 	check     func(ctx context.Context, st store) ([]driver.Finding, error)
 	bare      bool // whether to hide the methods of driver.Inspector
 
-	// These are called when the kit does something to the session.
+	// These are called by Connect, and by the Config hooks that inject faults.
 	connected func(ctx context.Context)
 	cut       func(now bool) // now is true when a cut begins, and false when it heals
 	reset     func()
@@ -162,7 +162,7 @@ func all(plants ...plant) plant {
 	}
 }
 
-// unarmed makes Create arm no watch, so that the kit calls Watch.
+// unarmed makes Create arm no watch, so that conformance tests call Watch.
 func unarmed(s *faulty) {
 	s.on(faults.OpCreate, func(r *request, send func()) {
 		r.spec.Predecessor = nil
@@ -337,7 +337,7 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late delays a request for op each time the kit calls HoldRequest, and returns
+// late delays a request for op each time a test calls HoldRequest, and returns
 // an error for it. When the request reaches the store, late calls arrives.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex

@@ -9,7 +9,7 @@ import (
 
 // SkewLease advances the wall clock and the monotonic clock of a lease by d
 // without running its timer, as if the process had been paused or the machine
-// had been asleep. A driver whose sessions use a [driver.Lease] for rule 8
+// had been asleep. A driver whose sessions report their end by a [driver.Lease]
 // implements [Config.Pause] with it:
 //
 //	Pause: func(t *testing.T, s driver.Session, d time.Duration) {
@@ -18,7 +18,6 @@ import (
 //
 // The lease's Err reads the clocks, so it reports the end of the session
 // immediately. Done is closed when the lease's timer next fires, after at most
-// a quarter of the term. Later renewals count from the new clock. Skews add up,
-// and a negative d sets the clocks back. SkewLease is safe for concurrent use,
-// and for tests only.
+// a quarter of the term. The clocks stay skewed: skews add up, and a negative d
+// sets them back. SkewLease is safe for concurrent use, and for tests only.
 func SkewLease(l *driver.Lease, d time.Duration) { leasehook.Skew(l, d) }

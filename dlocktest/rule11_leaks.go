@@ -119,8 +119,8 @@ var leakCases = []testCase{
 		c.wantAlive(s, "calls whose ctx ended")
 	})},
 	{name: "an-overload-leaves-nothing", why: "a store that was overloaded once would stay slow, or block the lock, when the load is gone", run: solo(func(c *check, s session) {
-		// Most of these calls fail. Fewer than 200 more goroutines do not count
-		// as a leak, because a connection pool may keep some.
+		// Most of these calls fail. Fewer than 200 more goroutines are no leak,
+		// because a connection pool may keep some.
 		usual := createTime(c, s)
 		clients := []*client{c.client(), c.client(), c.client()}
 		for _, cl := range clients {

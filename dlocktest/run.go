@@ -91,7 +91,7 @@ type summary struct {
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  need // Config hooks and abilities without which cases were skipped
+	missing  need // hooks of Config and abilities of the driver for lack of which cases were skipped
 }
 
 func newSummary(have need) *summary {
@@ -120,8 +120,9 @@ func (s *summary) update(r rule, f func(o *outcomes)) {
 	f(s.of[r.id()])
 }
 
-// canRun reports whether the hooks and abilities that a case needs exist. If
-// not, it skips t, or fails t if complete is set and a hook is missing.
+// canRun reports whether Config has the hooks, and the driver the abilities,
+// that a case needs. If not, it skips t, or fails t if complete is set and a
+// hook is missing.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	missing := k.needs &^ s.have

@@ -16,7 +16,7 @@ import (
 const configEnv = "DLOCKTEST_CONFIG"
 
 // Each of these configurations of a sound driver runs in a child process,
-// because the kit may fail the test that runs it.
+// because Run may fail the test that calls it.
 var configs = map[string]func(c *Config){
 	"only New": func(c *Config) {
 		*c = Config{New: configOf(func(s *faulty) { s.bare = true }).New, SessionTimeout: soundTimeout}
@@ -117,7 +117,7 @@ var runs = []struct {
 	config, cases string
 	passes        bool
 	says          []string
-	never         []string // what the kit must not say
+	never         []string // what Run must not say
 }{
 	{config: "only New", passes: true, says: []string{
 		"rule 8 not checked: Config.CutOff is nil",

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// sabotage is a driver with one deliberate mistake, which the kit must catch.
+// sabotage is a driver with one deliberate mistake, which Run must catch.
 type sabotage struct {
 	does  string // completes "a driver that ..."
 	where string // stores or coding habits that lead drivers to this mistake

@@ -100,7 +100,7 @@ var watchSabotages = []sabotage{
 		stopping(func(s *faulty) func(twice bool) {
 			return func(twice bool) {
 				if twice {
-					select {} // a panic would end the whole kit, so hang instead
+					select {} // a panic would end all tests, so hang instead
 				}
 			}
 		})},

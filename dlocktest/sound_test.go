@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// soundTimeout is the session timeout in these tests. It is short, because the
-// kit waits for session timeouts about fifteen times.
+// soundTimeout is the session timeout in these tests. It is short, because Run
+// waits for about fifteen session timeouts.
 const soundTimeout = 300 * time.Millisecond
 
 // store wraps memdriver.Store. Its sessions are faulty if plant is not nil.
@@ -49,7 +49,7 @@ func (s store) lose() {
 	s.grace.Store(&ends)
 }
 
-var owners sync.Map // maps each session that the kit uses to its owner
+var owners sync.Map // map[driver.Session]owner, by the session that Connect has returned
 
 type owner struct {
 	memdriver.Faults

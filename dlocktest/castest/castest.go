@@ -21,8 +21,8 @@ import (
 
 const timeout = time.Second
 
-// Config returns the configuration of the kit for a cas.KV. The function open
-// returns a function that connects to a new and empty store.
+// Config returns the configuration of the conformance kit for a cas.KV. The
+// function open returns a function that connects to a new and empty store.
 func Config(open func(t *testing.T) (connect func() cas.KV)) dlocktest.Config {
 	var links sync.Map // maps each session to its *link
 	of := func(s driver.Session) *link {

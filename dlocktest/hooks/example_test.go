@@ -25,8 +25,9 @@ func (c faulty) Connect(ctx context.Context) (driver.Session, error) {
 	return session.Connect(ctx, hooks.Wrap(c.newStore()), session.Config{Name: "yours", Timeout: timeout})
 }
 
-// This is the conformance test of a driver that has no connections of its own
-// to break. A real test also sets hooks that change the store, like RemoveNode.
+// This is the conformance test of a driver without connections of its own.
+// Other drivers pass a function to Set that returns the Network of a session. A
+// real test also sets hooks that change the store, like RemoveNode.
 func Example() {
 	testConformance := func(t *testing.T) { // a real test would call this TestConformance
 		config := dlocktest.Config{
