@@ -93,7 +93,7 @@ func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan": nil,
 		// With this seed, Create leaves out optional results only some of the time,
-		// so that the kit still sees each of them.
+		// so that the conformance kit still sees each of them.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,

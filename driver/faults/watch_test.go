@@ -325,8 +325,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// The caller gets no watch, so the driver's watch must be stopped, and the node
-// of a Create removed.
+// Without the reply, the caller gets no watch. The driver's watch must
+// therefore be stopped and, after a Create, the node be removed.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
