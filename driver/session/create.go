@@ -95,7 +95,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 		return w
 	}
 	ahead := j.Ahead[i]
-	s.looks.know(c.Queue, r.Snapshot) // so that the next look can notice a release
+	s.looks.know(c.Queue, r.Snapshot) // so that the next poll can notice a release
 	switch {
 	case s.notifier == nil:
 		w = s.watches.Arm(c.Queue, j.Place, ahead)

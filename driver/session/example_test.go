@@ -73,7 +73,7 @@ func Example() {
 	fmt.Println(holder.Name, "is followed by", waiter.Name)
 
 	_ = s.Delete(ctx, "stock/42", holder.Place, driver.Released)
-	<-waiter.Watch.C // ends with the next look at the queue
+	<-waiter.Watch.C // ends when the session next polls the queue
 	nodes, _ := s.List(ctx, "stock/42")
 	fmt.Println(nodes[0].Name, "is the first")
 	// Output:

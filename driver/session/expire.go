@@ -61,9 +61,9 @@ func (s *Session) expire() {
 	}
 }
 
-// expireAll ends all expired sessions, and returns the time limit of the next
-// search. A request that exceeds the limit doubles it, because the server may
-// still be executing the request, and repeats would pile up.
+// expireAll ends all expired sessions, and returns the time limit for its next
+// call. After a request that took too long, this is twice the limit, because
+// the server may still be executing the request, and repeats would pile up.
 func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 	for more := true; more; {
 		late := false
@@ -75,7 +75,7 @@ func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 		if late {
 			return min(2*limit, s.limit())
 		}
-		more = more && err == nil // after an error, the next search does the rest
+		more = more && err == nil // after an error, the next call does the rest
 	}
 	return expirePause
 }

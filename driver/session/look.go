@@ -72,7 +72,7 @@ func (s *Session) look() {
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due, began time.Time // when the next look at all queues is due, and when the latest look began
+	var due, began time.Time // when the next poll of all queues is due, and when the latest poll began
 	for {
 		far, await := s.turn()
 		next := time.Now().Add(max(s.pause(pause), far))
@@ -81,7 +81,7 @@ func (s *Session) look() {
 		} else if await.Await != "" {
 			next = began.Add(pause)
 		}
-		// A new watch must not postpone the next look.
+		// A new watch must not postpone the next poll.
 		if due.IsZero() || next.Before(due) {
 			due = next
 		}
@@ -103,14 +103,14 @@ func (s *Session) look() {
 		if called {
 			queues = s.looks.take(queues)
 		}
-		if quiet := pause == s.config.Longest; quiet { // when looks are rare, one more request does not matter
+		if quiet := pause == s.config.Longest; quiet { // when polls are rare, one more request does not matter
 			s.subscribeAgain()
 		}
 		if s.lookAt(queues, await) {
 			changed = time.Now()
 		}
 		pause = max(s.config.Shortest, time.Since(changed)/8)
-		if await.Await == "" { // to spare a busy store, pause for at least twice the time that the look took
+		if await.Await == "" { // to spare a busy store, pause for at least twice the time that the poll took
 			pause = max(pause, 2*time.Since(began))
 		}
 		pause = min(pause, s.config.Longest)
@@ -120,9 +120,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next look. It is the parameter polling or,
+// pause returns the time until the next poll. It is the parameter polling or,
 // if the store announces every change that the watches need, a quarter of the
-// session timeout, because looks then only make up for lost notices.
+// session timeout, because polls then only make up for lost notices.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	for _, queue := range s.watches.Queues() {
 		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||

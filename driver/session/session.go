@@ -264,7 +264,7 @@ func (s *Session) admit(ctx context.Context) error {
 	return err
 }
 
-// drop is the argument late of call if a late result needs no clean-up.
+// drop ignores a late result, which needs no clean-up: see call.
 func drop[T any](T, error) {}
 
 // List implements driver.Session.
@@ -360,8 +360,8 @@ func (s *Session) Replace(ctx context.Context, queue string, p driver.Place, pre
 }
 
 // left tells the session's own watches that the session has removed or renamed
-// a node. After a release, the waiters behind the node wait for the store's
-// announcement, unless the answer has shown the queue.
+// a node. After a release, waiters wait for the store's notice. In a store
+// without notices the session polls at once, unless r has the queue's nodes.
 func (s *Session) left(c Change, r Result) {
 	was := r.Place
 	if was.Name == "" {

@@ -214,7 +214,7 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 
-		for _, what := range []string{"delete", "look"} { // a Delete that finds no node is followed by a look
+		for _, what := range []string{"delete", "look"} { // a Delete that finds no node then reads the queue
 			f.set(func() { f.before = hang(what) })
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			began = time.Now()

@@ -67,7 +67,7 @@ func (s *Session) prove(queue string, nodes []Node, names ...string) {
 }
 
 // watchQueue arms a watch that ends when the version of the queue changes. In a
-// store without versions it ends with the next notice or look at the queue.
+// store without versions it ends with the next notice or poll of the queue.
 func (s *Session) watchQueue(queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	now, err := s.subscribe(Query{Queue: queue})
@@ -90,7 +90,7 @@ type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
 	losses int            // how many times notices may have been lost
-	stale  map[string]int // for queues not looked at since notices were lost: the value of losses then
+	stale  map[string]int // for queues not read since notices were lost: the value of losses then
 }
 
 // arming holds the notices that arrive while a change is in flight.
@@ -190,7 +190,7 @@ func (h Host) Noticed(queue string, gone func(name string) bool) {
 	recorded := false
 	for a := range s.notices.arming {
 		if a.queue == queue {
-			a.told, recorded = append(a.told, gone), true // an answer may make a look needless
+			a.told, recorded = append(a.told, gone), true // for stop, because the answer may make a poll needless
 		}
 	}
 	if !recorded {
@@ -223,13 +223,14 @@ func (h Host) Lost() {
 	h.Look()
 }
 
-// Go runs f on a goroutine, for which Close waits, unless the session has
-// ended. The context ends with the session.
+// Go runs f on a goroutine, unless the session is closed. Close waits for f,
+// whose context ends with the session.
 func (h Host) Go(f func(ctx context.Context)) {
 	h.s.group.Go(func() { f(h.s.life) })
 }
 
-// looked is called after a look at the queue, with n.losses when it began.
+// looked is called when the queue has been read, with the value that n.losses
+// had before.
 func (n *notices) looked(queue string, losses int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
