@@ -93,9 +93,9 @@ func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Wat
 // that has ended.
 //
 // Compare ends the watch if the version of the queue has changed, so the driver
-// must have read the version before ArmQueue returns. A nil version means that
-// it is unknown, and every Compare ends the watch. This suits drivers that
-// report every change by Gone or Changed, and list only after a reconnect.
+// must have read the version before ArmQueue returns. If the version is nil,
+// every Compare ends the watch. A driver may pass nil if it reports each change
+// by Gone or Changed, and calls Compare only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
