@@ -13,7 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks is set by the test. Setting it does not make timers fire.
+// clocks are the clocks of a lease. The method step advances them, but makes no
+// timer fire.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
