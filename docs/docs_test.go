@@ -591,8 +591,6 @@ func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	require.Greater(t, checked, 20)
 }
 
-// Each name in code style must be a path in the two tables of CONTRIBUTING.md
-// that say where a change and where a test belongs.
 func TestThePathsOfContributingExist(t *testing.T) {
 	_, tables, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where a change belongs\n")
 	require.True(t, found)

@@ -38,8 +38,8 @@ func TestAPausedProcessSendsNothing(t *testing.T) {
 	})
 }
 
-// The program relies on this: right after a pause, Err reports the loss
-// although the context has not ended yet.
+// This is why publish calls Err: right after a pause, the lock's context may
+// not have ended yet, but Err already reports the loss.
 func TestAContextEndsLaterThanErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
