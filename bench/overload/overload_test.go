@@ -114,8 +114,8 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 	}
 }
 
-// BenchmarkOverload reports the rate before the overload, the percentage of it
-// in the first second after, and the time to lock when all is idle again.
+// BenchmarkOverload reports the rate before the overload, the share of that
+// rate in the first second after, and the time to lock when all is idle again.
 func BenchmarkOverload(b *testing.B) {
 	for _, l := range locks {
 		b.Run(l.name, func(b *testing.B) {

@@ -24,8 +24,8 @@
 // An older child refuses plans that use the field.
 package work
 
-// Plan describes one round. Comments such as "loop, try:" name the kinds of
-// plan that use a field; the other kinds ignore it.
+// Plan describes one round of a benchmark. A field whose comment begins with
+// kinds of plan, such as "loop, try:", is ignored by the other kinds.
 type Plan struct {
 	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
 	Server     string `json:"server"`     // host:port, or several separated by commas
