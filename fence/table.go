@@ -27,8 +27,8 @@ import (
 // The zero value is the table dlock_fence with placeholders ?. A Table is safe
 // for concurrent use.
 type Table struct {
-	// Name is the name of the table, perhaps after a schema and a dot. It has
-	// ASCII letters, digits and underscores. Empty means dlock_fence.
+	// Name is the name of the table, optionally qualified by a schema, in ASCII
+	// letters, digits and underscores. Empty means dlock_fence.
 	Name string
 	// Dollar selects the placeholders of PostgreSQL, $1 instead of ?.
 	Dollar bool
