@@ -14,8 +14,8 @@ var (
 	// ErrLocked means that TryLock or TryRLock would have to wait for another
 	// contender.
 	ErrLocked = recipes.ErrLocked
-	// ErrQueueFull means that the call would have to wait although the limit of
-	// [WithMaxQueue] is reached.
+	// ErrQueueFull means that the call would have to wait, but as many
+	// contenders are ahead as [WithMaxQueue] allows.
 	ErrQueueFull = recipes.ErrQueueFull
 	// ErrTimeout means that the deadline of ctx or the time of [WithTimeout] has
 	// passed. The message names the holder. The error matches
