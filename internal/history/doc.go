@@ -43,8 +43,8 @@
 // takes a lock from its holder after the cause, and before the holder has
 // learned of it. There are two kinds of causes. If the store drops a silent
 // session, the client must know before the store grants the lock to another
-// contender. So every answer of Err and Mode counts, which holders read
-// continuously: nobody may be granted the lock beside a holder that later
+// contender. Holders therefore call Err and Mode continuously, and every answer
+// must be true: nobody may be granted the lock beside a holder that later
 // answers "still held". But no client can know at once that an operator has
 // removed its node or has ended its session. Answers after such a cause prove
 // nothing.

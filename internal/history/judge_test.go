@@ -358,14 +358,14 @@ func (r *run) judgeUnits(all []*possession) {
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
-			return int(rest[0] - '0'), true // one digit, because a run has at most four units
+			return int(rest[0] - '0'), true // one digit, because a semaphore has at most four units
 		}
 	}
 	return 0, false
 }
 
-// judgeServed fails the run if a contender waits for units that have been free
-// for learnLimit without a fault that kept a client from the store.
+// judgeServed fails the run if a contender waits for semaphore units that have
+// been free for learnLimit without a fault that kept a client from the store.
 func (r *run) judgeServed() {
 	free := map[int64]time.Time{}
 	for _, queue := range r.queues {

@@ -169,7 +169,7 @@ func (c *contender) ended() (at time.Time) {
 }
 
 // nodeOf returns a node name that stays the same when dlock renames the node,
-// after a downgrade or when waiting units are granted.
+// after a downgrade or when a waiter of a semaphore is granted.
 func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S", "-H").Replace(name) }
 
 // watcher is notified of calls while they run.
@@ -185,8 +185,8 @@ type watcher interface {
 }
 
 type recorder struct {
-	// watch checks the calls; nil for no checks. With a watch, ask does not
-	// call Err, because a holder must learn of a loss even if nobody calls Err.
+	// watch checks the calls; nil for no checks. If it is set, the method ask
+	// does not call Err of a Lock, to check that Lost is closed without that.
 	watch watcher
 
 	mu         sync.Mutex

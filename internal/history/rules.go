@@ -53,7 +53,7 @@ func (a *attempt) wrong() string {
 	switch err := a.err; {
 	case closed != nil && closed.ret < a.call && !errors.Is(err, dlock.ErrClosed) && (a.within == nil || err == nil):
 		return fmt.Sprintf("the client was closed at %d, but: %v", closed.ret, err)
-	case a.got != nil && a.kept && a.got.contender != a.within.contender && a.units == 0 && a.within.units == 0: // units have no re-entry
+	case a.got != nil && a.kept && a.got.contender != a.within.contender && a.units == 0 && a.within.units == 0: // semaphores have no re-entry
 		return "the re-entry has a lock of its own"
 	case a.got != nil && a.got.number > 0 && a.before < a.mode:
 		return fmt.Sprintf("entered, but the lock was held in mode %v", a.before)
@@ -93,8 +93,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return !a.lacks(ahead)
 }
 
-// takes returns how many units a takes from the contender behind it: all of
-// them if the two cannot hold the lock together.
+// takes returns how many semaphore units a takes from the contender behind it:
+// all of them if the two cannot hold the lock together.
 func (a *attempt) takes(behind *attempt) int {
 	switch {
 	case a.units > 0 && behind.units > 0:

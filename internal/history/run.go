@@ -263,8 +263,8 @@ func (h *history) nodes(queue string) ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// Create is in the list of operations twice, so that it is chosen twice as
-// often. The functions of nasty choose only from the first three, which write.
+// Create is listed twice, so that it is chosen twice as often. The first three
+// write to the store. The method nasty chooses only among these.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
 func (h *history) fault() {

@@ -23,11 +23,12 @@ type rules struct {
 	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the receipt for an attempt to begin a session that got
-	// the reply p after the given time.
+	// received returns the receipt for an attempt to begin a session. The reply
+	// p arrived after the given time.
 	received func(p reply, after time.Duration) receipt
 
-	// accepts reports whether a receipt counts in this generation.
+	// accepts reports whether the time since a receipt shortens the grace of
+	// this generation.
 	accepts func(from receipt, generation, servers int) bool
 
 	// admits reports whether s may append a node although its data belong to another
@@ -70,7 +71,7 @@ func asBuilt() *rules {
 
 // allConfirm returns the rules of package postgres if synchronous_standby_names
 // lists all standbys. Since a promoted standby no longer confirms its old
-// primary's writes, the grace counts from the first attempt to begin a session.
+// primary's writes, the grace starts with the first attempt to begin a session.
 func allConfirm() *rules {
 	r := asBuilt()
 	r.confirms = func(servers int) int { return servers - 1 }

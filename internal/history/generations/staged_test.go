@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// These two rules matter only in orders of events that no seed has produced.
+// These attacks need an order of events that no random history has produced.
 func TestStagedAttacks(t *testing.T) {
 	for name, a := range map[string]struct {
 		twoHolders func(*rules) bool
