@@ -251,9 +251,9 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	}
 }
 
-// A release wakes only two waiters. The one that is granted the units lists the
-// queue and renames its node. The next one lists the queue and watches every
-// holder.
+// The release of a semaphore's units wakes only two waiters. The one that is
+// granted them lists the queue and renames its node. The next one lists the
+// queue and watches every holder.
 func TestAReleaseOfUnitsWakesTwoWaitersHoweverManyWait(t *testing.T) {
 	const n, waiters, counted = 8, 30, 20
 	w := newFixture(t)

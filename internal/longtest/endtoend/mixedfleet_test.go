@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// fleet is a value of the data source parameter "names", with the locks of
-// other libraries that it is meant for.
+// fleet is a mix of clients: those of dlock with the data source parameter
+// names, and those of the library whose node names the parameter imitates.
 type fleet struct {
 	names  string
 	labels []string // of foreignLocks

@@ -40,8 +40,8 @@ type stalls struct {
 	tick, stall atomic.Int64 // in Unix nanoseconds
 }
 
-// noticeable is the shortest stall that counts. It exceeds the usual delay of a
-// timer on a busy machine.
+// noticeable is the shortest stall that is recorded. It exceeds the usual delay
+// of a timer on a busy machine.
 const noticeable = 100 * time.Millisecond
 
 func watchStalls(t testing.TB) *stalls {

@@ -33,7 +33,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := history.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // for each broken lock: histories that the judge must still refuse
+	missing := make(map[string]int) // for each broken lock: histories that must still be refused
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {

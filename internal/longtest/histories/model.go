@@ -59,7 +59,7 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // sorted by contender and then by Lock
 	top     int64    // highest token granted
-	fence   int64    // highest token granted to a writer or with units
+	fence   int64    // highest token granted to a writer or for semaphore units
 	cleared int64    // highest token of a queue that was removed; later nodes have higher tokens
 }
 

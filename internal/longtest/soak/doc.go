@@ -20,7 +20,7 @@
 //
 // # What is judged
 //
-// The counters judge in the order in which holders reach them. A counter that
+// The counters check holders in the order in which they arrive. A counter that
 // checks tokens refuses a writer behind a later writer or reader, and a reader
 // behind a later writer. Whoever is refused asks Err of its lock. If Err is
 // nil, there are two holders. Only after an operator has removed a node may
