@@ -15,7 +15,7 @@
 //	       stores without notices (polling), or whose answers can be lost (networks)
 //	Quick: yes, if make test-long puts the fault in
 //
-// Line numbers do not count: the lines that a hunk replaces must occur exactly
+// Line numbers are ignored: the lines that a hunk replaces must occur exactly
 // once in the file, with the context lines or without. Every test run checks that.
 //
 // # Commands
