@@ -64,7 +64,7 @@ type attempt struct {
 	Number  int // number of the worker, from 1; a writer adds it to the counter
 	Mode    dlock.Mode
 	Place   driver.Place  // place of the worker's last node; zero if there was none
-	Asked   time.Duration // when the worker asked for the lock, since the run began
+	Asked   time.Duration // when the worker called Lock, as the time since the run began
 	Granted time.Duration // when Lock had returned
 	Ended   time.Duration // when the lock was last known to be held, or the wait ended
 	Held    bool          // false if the lock was not granted, or was lost before it was used
