@@ -219,8 +219,8 @@ func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 
 var errFailed = errors.New("the command has failed")
 
-// runOncePer does the work of run for the flag -once-per. A run counts only if
-// the command succeeds and dlock, the parent process, is still alive.
+// runOncePer does the work of run for the flag -once-per. A run is recorded
+// only if the command succeeds and dlock, the parent process, is still alive.
 func (h *holderProcess) runOncePer() int {
 	if err := h.open(); err != nil {
 		return h.refused(err)
