@@ -79,7 +79,7 @@ func newStore(t *testing.T) driver.Connector {
 	return faulty{c.(connector)}
 }
 
-// directory is in memory if possible, because the kit makes many changes.
+// directory is in memory if possible, because the tests make many changes.
 func directory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-example-")
 	if err != nil {
