@@ -13,9 +13,10 @@
 // the first holder: at least one store, and a majority if the first holder has
 // taken all stores.
 //
-// If a store loses the lock, or was away at the grant, the Lock takes it there in
-// the background, so that a long hold survives stores that restart one after the
-// other. It counts once a majority of the other stores has confirmed theirs.
+// If a store loses the lock, or was away at the grant, the Lock takes it there
+// in the background, so that a long hold survives stores that restart one after
+// the other. That lock counts towards the majority once a majority of the other
+// stores has confirmed theirs.
 //
 // There is no single fencing token. The resource has to keep the greatest token of
 // each store, and refuse a caller if any of [Lock.Tokens] is less than that of its

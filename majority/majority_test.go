@@ -527,7 +527,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, limit)
 		defer cancel()
 		up := make(chan func(), 1)
-		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store that the call holds
+		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store in which m.Lock takes the lock
 		began := time.Now()
 		_, err := m.Lock(ctx)
 		require.ErrorIs(t, err, dlock.ErrTimeout)

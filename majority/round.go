@@ -124,9 +124,8 @@ func (r *round) takeOthers(ctx context.Context) {
 	}
 }
 
-// dropLost unlocks the locks that were lost since they were taken. All
-// remaining locks were then held at the same moment, so none of their tokens is
-// smaller than an earlier holder's.
+// dropLost unlocks the locks that were lost since they were taken. Their tokens
+// are useless, because later holders may already have greater ones.
 func (r *round) dropLost() {
 	for i, l := range r.held {
 		if l == nil {
