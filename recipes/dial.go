@@ -75,9 +75,9 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp ends a call's wait for the attempt. If no error says yet why there is
-// no session, the last caller cancels Connect once to obtain such an error. The
-// attempt then calls Connect again.
+// giveUp ends a call's wait for the attempt. If the last call does not know yet
+// why there is no session, giveUp cancels Connect, whose error then says why.
+// The attempt calls Connect once more.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--

@@ -97,7 +97,7 @@ func (h *hold) tellLoss(loss entry.Loss) {
 // markLost marks the Locks as lost. If some of their contexts are still active,
 // it only returns these, for the caller to cancel before it calls markLost
 // again. The result granted reports whether the Granted hook has returned. The
-// result counts is false if the hold had already ended.
+// last result is false if the hold had already ended.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// queues records what an observer of an RWMutex has seen: the hosts of each
-// queue, with a question mark after waiters, or "!" for an error.
+// queues records each value that RWMutex.Observe yields: the contenders' hosts,
+// with a question mark after those of waiters, or "!" for an error.
 type queues struct {
 	mu   sync.Mutex
 	seen []string

@@ -73,8 +73,8 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error) {
 }
 
 // TryAcquire is like Acquire, but returns [ErrLocked] instead of waiting for
-// other contenders, even if enough units are free but an earlier call waits for
-// more. See [RWMutex.TryLock].
+// other contenders. It does not pass an earlier call that waits for more units,
+// even if enough are free. See [RWMutex.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lock, error) {
 	return s.acquire(ctx, weight, true)
 }

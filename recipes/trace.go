@@ -285,7 +285,8 @@ func WithRecipe(name string) Option { return func(o *options) { o.recipe = name 
 // locks and report on it as a whole. It is never nil, but its hooks may be.
 func (c *Client) Trace() *Trace { return c.options.trace }
 
-// ReapedInfo is the argument of Trace.Reaped.
+// ReapedInfo says how the removal or downgrade of a node ended in the
+// background: see Trace.Reaped.
 type ReapedInfo struct {
 	Recipe     string
 	Lock, Node string

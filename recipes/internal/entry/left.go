@@ -52,7 +52,7 @@ func (s *Grants) settle(queue string) {
 	}
 }
 
-// tryFailed wakes the waiting calls with the error of a failed attempt.
+// tryFailed makes the calls that wait in awaitLeft return err.
 func (s *Grants) tryFailed(queue string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *Grants) tryFailed(queue string, err error) {
 	}
 }
 
-// awaitLeft waits until the queue has no requests counted by leave. If an
-// attempt fails meanwhile, awaitLeft returns its error.
+// awaitLeft waits until the queue has no requests counted by leave. If such a
+// request fails meanwhile, awaitLeft returns its error.
 func (s *Grants) awaitLeft(ctx context.Context, queue string) error {
 	s.mu.Lock()
 	l := s.left[queue]

@@ -128,9 +128,9 @@ func (e *Entry) Abandon() {
 	}, func(error) {})
 }
 
-// removalCause returns Released only if the entry was granted and has always
-// been exclusive, because Released tells the next entry that it is granted.
-// After a downgrade, entries behind may already be granted.
+// removalCause returns Released only for an entry that was granted and has
+// always been exclusive. On Released, the next waiter takes the lock at once,
+// but after a downgrade, readers behind may still hold it.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -68,7 +68,7 @@ func (s *Grants) Granted(queue string) []*Entry {
 }
 
 // End marks all granted entries as lost, and prevents further grants. It does
-// not close the driver's session. Only the first cause counts.
+// not close the driver's session. Only the first cause is kept.
 func (s *Grants) End(cause error) {
 	s.mu.Lock()
 	if s.ended == nil {
