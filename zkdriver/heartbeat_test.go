@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A session that has a node must send writes too, because an answered Sync does
-// not renew its lease.
+// A heartbeat is a Sync or, in a session with nodes, sometimes a write (Multi).
+// It must not send a request for each node.
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {
