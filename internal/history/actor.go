@@ -59,18 +59,19 @@ func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler
 type actor struct {
 	*recorder
 	pace
-	id      int
-	slot    *slot
-	queues  []string
-	units   bool           // whether most calls are for units of a semaphore
-	values  bool           // whether the store keeps values, which Once needs
-	alone   bool           // whether no other goroutine uses the client
-	options []dlock.Option // options of each call
-	rand    *rand.Rand
-	rounds  int
-	stop    <-chan struct{} // closed to stop the actor early; may be nil
-	wrong   *complaints
-	nasty   nasty
+	id       int
+	slot     *slot
+	sessions func() int // returns how many sessions the slot's clients have begun; may be nil
+	queues   []string
+	units    bool           // whether most calls are for units of a semaphore
+	values   bool           // whether the store keeps values, which Once needs
+	alone    bool           // whether no other goroutine uses the client
+	options  []dlock.Option // options of each call
+	rand     *rand.Rand
+	rounds   int
+	stop     <-chan struct{} // closed to stop the actor early; may be nil
+	wrong    *complaints
+	nasty    nasty
 }
 
 // pace holds the approximate durations of what an actor does.
@@ -246,6 +247,10 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	a.perhaps(a.nasty.write)
 	if a.watch != nil {
 		ctx = a.watch.calling(ctx, at)
+	}
+	if a.sessions != nil { // the call may meet the node that it has made in an earlier session
+		before := a.sessions()
+		defer func() { a.note(func() { at.retried = at.retried || a.sessions() > before }) }()
 	}
 	return a.take(ctx, at, func() (*dlock.Lock, error) { return take(ctx) })
 }

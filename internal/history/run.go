@@ -134,8 +134,9 @@ type history struct {
 type link struct {
 	driver.Connector
 
-	mu   sync.Mutex
-	last driver.Session
+	mu       sync.Mutex
+	last     driver.Session
+	sessions int
 }
 
 func (l *link) Connect(ctx context.Context) (driver.Session, error) {
@@ -146,7 +147,14 @@ func (l *link) Connect(ctx context.Context) (driver.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = s
+	l.sessions++
 	return s, nil
+}
+
+func (l *link) begun() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sessions
 }
 
 func (l *link) session() driver.Session {
@@ -181,7 +189,7 @@ func (h *history) join(i int) {
 	for j, queue := range queues {
 		id := 1 + i + clients*j
 		h.actors = append(h.actors, &actor{
-			recorder: h.recorder, pace: realPace, id: id, slot: s, queues: []string{queue}, units: queue == semaphore,
+			recorder: h.recorder, pace: realPace, id: id, slot: s, sessions: l.begun, queues: []string{queue}, units: queue == semaphore,
 			wrong: &h.wrong, stop: h.stop, nasty: h.nasty(i), rand: rand.New(rand.NewPCG(h.seed, uint64(99+id))), rounds: 1 << 30,
 		})
 		h.actors[len(h.actors)-1].longest = 4 * h.store.Config.SessionTimeout
