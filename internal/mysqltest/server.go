@@ -242,7 +242,7 @@ func (s *Server) Follow(t testing.TB, primary *Server) {
 	s.SQL(t, "", "SET GLOBAL read_only = 1; CHANGE MASTER TO master_host='127.0.0.1', master_port="+strconv.Itoa(primary.Port(0))+
 		", master_user='"+superuser+"', master_password='"+password+"', master_use_gtid=slave_pos; START SLAVE")
 	position := primary.SQL(t, "", "SELECT @@gtid_binlog_pos")
-	if got := s.SQL(t, "", "SELECT MASTER_GTID_WAIT('"+position+"', 60)"); got != "0" {
+	if got := s.SQL(t, "", "SELECT MASTER_GTID_WAIT('"+position+"', 300)"); got != "0" {
 		t.Fatalf("the replica has not caught up: %s", got)
 	}
 }

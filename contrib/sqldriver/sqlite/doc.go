@@ -36,8 +36,8 @@
 // exist; or the file is no database, is damaged, cannot be written, is on a
 // network file system, or has tables of another version.
 //
-// If a request hangs in the kernel, Unlock and Close wait for it, but the lease
-// ends in time.
+// If a request hangs in the kernel, Lock, Unlock and Close wait for it, but the
+// lease ends in time.
 //
 // # Requests
 //
