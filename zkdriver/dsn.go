@@ -83,11 +83,11 @@ func parse(text string) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := dsn.Split(rest)
+	u, err := dsn.Split(rest, defaultPort)
 	if err != nil {
 		return nil, err
 	}
-	s := &settings{sessionTimeout: defaultSessionTimeout, sequenceLimit: maxSequence}
+	s := &settings{hosts: u.Hosts, sessionTimeout: defaultSessionTimeout, sequenceLimit: maxSequence}
 	if s.user, err = s.secret.Login(u.Login); err != nil {
 		return nil, err
 	}
@@ -95,9 +95,6 @@ func parse(text string) (*settings, error) {
 		return nil, errors.New("the user contains a colon, which ZooKeeper's digests do not allow")
 	}
 	s.login = s.user != ""
-	if s.hosts, err = dsn.Hosts(u.Hosts, defaultPort); err != nil {
-		return nil, err
-	}
 	if s.chroot, err = parseChroot(u.Path); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (s *settings) parse(text string) error {
 	if !found {
 		return errors.New("the scheme is not etcd://: write etcd://host:2379/prefix")
 	}
-	u, err := dsn.Split(rest)
+	u, err := dsn.Split(rest, defaultPort)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,7 @@ func (s *settings) parse(text string) error {
 	if strings.HasSuffix(u.Login, ":") {
 		return errors.New("a user without a password: write user:password@")
 	}
-	if s.endpoints, err = dsn.Hosts(u.Hosts, defaultPort); err != nil {
-		return err
-	}
+	s.endpoints = u.Hosts
 	if prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/"); prefix != "" {
 		if driver.CheckQueue(prefix) != nil {
 			return errors.New("the prefix after the hosts is not a name such as locks or shop/locks")

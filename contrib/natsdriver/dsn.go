@@ -62,11 +62,7 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	if scheme != "nats" && scheme != "tls" {
 		return nil, errors.New("the scheme is neither nats:// nor tls://: write nats://host:4222/stream")
 	}
-	u, err := dsn.Split(rest)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := dsn.Hosts(u.Hosts, "4222")
+	u, err := dsn.Split(rest, "4222")
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +92,10 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	if creds != "" && seed != "" || creds+seed != "" && (u.Login != "" || secret.Changes()) {
 		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
 	}
-	s.servers = strings.Join(hosts, ",")
+	s.servers = strings.Join(u.Hosts, ",")
 	s.options = func(ctx context.Context) (o nats.Options, err error) {
 		o = nats.GetDefaultOptions()
-		o.Servers, o.InboxPrefix, o.Secure = hosts, inbox, secure
+		o.Servers, o.InboxPrefix, o.Secure = u.Hosts, inbox, secure
 		if secure {
 			o.TLSConfig, err = files.Config()
 		}

@@ -31,17 +31,14 @@ type settings struct {
 }
 
 func parse(text string) (s settings, err error) {
-	u, err := dsn.Split(text)
+	u, err := dsn.Split(text, "99")
 	if err != nil {
 		return s, err
 	}
 	if s.user, err = s.secret.Login(u.Login); err != nil {
 		return s, err
 	}
-	if s.hosts, err = dsn.Hosts(u.Hosts, "99"); err != nil {
-		return s, err
-	}
-	s.path = u.Path
+	s.hosts, s.path = u.Hosts, u.Path
 	p := dsn.Parameters{
 		"timeout": dsn.Duration(&s.timeout, time.Second, time.Hour),
 		"limit":   dsn.Int(&s.limit, 3, 8),

@@ -8,15 +8,11 @@ import (
 )
 
 func Example() {
-	u, err := dsn.Split("shop:secret@db1,db2:7000/locks?session_timeout=4s")
+	u, err := dsn.Split("shop:secret@db1,db2:7000/locks?session_timeout=4s", "6000")
 	if err != nil {
 		panic(err)
 	}
 	user, _, err := dsn.Login(u.Login)
-	if err != nil {
-		panic(err)
-	}
-	hosts, err := dsn.Hosts(u.Hosts, "6000")
 	if err != nil {
 		panic(err)
 	}
@@ -25,7 +21,7 @@ func Example() {
 	if err := parameters.Parse(u.Query); err != nil {
 		panic(err)
 	}
-	fmt.Println(user, hosts, u.Path, timeout)
+	fmt.Println(user, u.Hosts, u.Path, timeout)
 	fmt.Println(parameters.Parse("session_timeout=soon"))
 	// Output:
 	// shop [db1:6000 db2:7000] /locks 4s

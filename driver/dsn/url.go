@@ -13,9 +13,9 @@ import (
 // URL holds the parts of user:password@host:port,host:port/path?query, the text
 // after the scheme. The parts are not unescaped.
 type URL struct {
-	Login string // user:password; may be empty
-	Hosts string
-	Path  string // with its slash; may be empty
+	Login string   // user:password; may be empty
+	Hosts []string // each as host:port
+	Path  string   // with its slash; may be empty
 	Query string
 }
 
@@ -51,25 +51,27 @@ func checkPart(part string) error {
 	return nil
 }
 
-// Split splits text into its parts. It returns an error if a password contains
-// an unescaped slash, question mark or at sign.
-func Split(text string) (URL, error) {
-	var u URL
-	u.Hosts, u.Query, _ = strings.Cut(text, "?")
-	if i := strings.IndexByte(u.Hosts, '/'); i >= 0 {
-		u.Hosts, u.Path = u.Hosts[:i], u.Hosts[i:]
+// Split splits text into its parts, and gives hosts without a port the default
+// one. It returns an error if a password contains an unescaped slash, question
+// mark or at sign, or if [Hosts] does.
+func Split(text, defaultPort string) (u URL, err error) {
+	var hosts string
+	hosts, u.Query, _ = strings.Cut(text, "?")
+	if i := strings.IndexByte(hosts, '/'); i >= 0 {
+		hosts, u.Path = hosts[:i], hosts[i:]
 	}
 	if strings.Contains(u.Path, "@") || strings.Contains(u.Query, "@") {
 		return URL{}, errors.New("an at sign after the hosts: in a user or a password, write / as %2F, ? as %3F and @ as %40; " +
 			"in a parameter, write @ as %40; the path cannot have one")
 	}
-	if i := strings.LastIndexByte(u.Hosts, '@'); i >= 0 {
-		u.Login, u.Hosts = u.Hosts[:i], u.Hosts[i+1:]
+	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
+		u.Login, hosts = hosts[:i], hosts[i+1:]
 		if u.Login == "" {
 			return URL{}, errors.New("the user is empty")
 		}
 	}
-	return u, nil
+	u.Hosts, err = Hosts(hosts, defaultPort)
+	return u, err
 }
 
 // Login decodes user:password. The password is returned as a function, so that
