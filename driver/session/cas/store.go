@@ -187,7 +187,8 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 	case <-ctx.Done():
 		return q, session.Refused(ctx.Err())
 	}
-	write, doubts := rand.Text()[:8], []string(nil) // for each try that may have been stored, the last of Writes before it
+	write := rand.Text()[:8]
+	var doubts []string // the last of Writes before each try that may have been stored
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
 		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // if the queue is the same, the guard has caused the conflict
@@ -305,7 +306,7 @@ func (s *store) over(e Entry, d time.Duration) bool {
 // sign writes the session's key, or removes it if end is set. A conflict comes
 // from another heartbeat, perhaps unanswered, or from the session's end.
 func (s *store) sign(ctx context.Context, end bool) error {
-	for fresh := false; ; fresh = true {
+	for fresh := false; ; fresh = session.Sleep(ctx, mathrand.N(10*time.Millisecond)) {
 		e, err := s.get(ctx, sessionKey(s.id), fresh)
 		if err != nil || e.Value == nil {
 			return cmp.Or(err, errEnded)
@@ -521,7 +522,6 @@ func (s *store) Tidy(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// notifier is a store with notices.
 type notifier struct {
 	*store
 	watcher Watcher
