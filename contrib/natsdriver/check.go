@@ -1,47 +1,43 @@
 package natsdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/dlock-go/dlock/driver"
-	"github.com/dlock-go/dlock/driver/session"
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
 var _ driver.Checker = (*connector)(nil)
 
 // Check implements [driver.Checker].
-func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
-	return session.Check(ctx, c, adviceOn, func(session.Store) []driver.Finding {
+func (c *connector) Check(ctx context.Context) (found []driver.Finding, err error) {
+	s, err := c.Connect(ctx)
+	if err == nil {
 		kv := c.open()
-		defer kv.Close()
-		ctx, cancel := context.WithTimeout(ctx, c.settings.requestTime())
-		defer cancel()
-		found, err := kv.look(ctx)
-		switch advice := adviceOn(err); {
-		case advice != "":
-			found = append(found, driver.Finding{Level: driver.Problem, Text: err.Error(), Advice: advice})
-		case err != nil:
-			found = append(found, driver.Finding{Level: driver.Unknown, Text: err.Error(), Advice: "try again when the server is less busy"})
-		}
-		return found
-	})
-}
-
-func adviceOn(err error) string {
-	switch {
-	case errors.As(err, new(permissionError)):
-		return "let the operator allow the subjects that the package documentation of natsdriver lists"
-	case errors.As(err, new(serverError)):
-		return "correct that (nats stream edit), or name another stream or server in the data source name"
-	case isCode(err, codeNoAPI, codeNoJetStream):
-		return "turn JetStream on, for the server and for the user's account"
+		found, err = kv.look(ctx)
+		_, _ = kv.Close(), s.Close()
 	}
-	return ""
+	advice := ""
+	switch {
+	case err == nil:
+		return found, nil
+	case errors.Is(err, nats.ErrPermissionViolation):
+		advice = "let the operator allow the subjects that the package documentation of natsdriver lists"
+	case errors.As(err, new(serverError)):
+		advice = "correct that (nats stream edit), or name another stream or server in the data source name"
+	case isOff(err):
+		advice = "turn JetStream on, for the server and for the user's account"
+	default:
+		return found, err
+	}
+	return append(found, driver.Finding{Level: driver.Problem, Text: err.Error(), Advice: advice}), nil
 }
 
 const synced = "without sync_interval: always, which no client can see, a lock may have two holders after a power cut of"
@@ -50,11 +46,8 @@ const synced = "without sync_interval: always, which no client can see, a lock m
 // it tries a write whose condition never holds, and listens for notices.
 func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	i, err := kv.stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := kv.client(ctx)
-	if err != nil {
+	l, failed := kv.client(ctx)
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
 	add := func(level driver.Level, advice, format string, args ...any) {

@@ -80,7 +80,7 @@ func config(open func(t *testing.T, parameters string) *connector) dlocktest.Con
 }
 
 func removeStream(t testing.TB, c *connector) {
-	require.NoError(t, begun(t, c).api(t.Context(), "STREAM.DELETE", "", nil, new(any)))
+	require.NoError(t, begun(t, c).api(t.Context(), "STREAM.DELETE", "", struct{}{}, new(any)))
 }
 
 // begun returns a KV that knows the generation.

@@ -3,13 +3,12 @@ package natsdriver
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,99 +20,77 @@ import (
 // link is one connection of a session.
 type link struct {
 	*nats.Conn
-	addr  string        // of the server, if others are known
-	limit time.Duration // of a request
-
-	mu    sync.Mutex
-	heard time.Time // guarded by mu; when a leader last answered, or the connection was made
+	silence   *time.Timer // closes the connection unless a leader answers, because the server may be cut off from the others
+	confirmed atomic.Bool // whether the data were still those of the session after the connection was made
 }
 
-// dial connects to one of the servers in the settings or in found, but not to
-// the address avoid. The connection closes when the server refuses something,
-// so that no request waits for an answer that does not come.
-func dial(ctx context.Context, s *settings, found []string, avoid string) (*link, error) {
-	o, err := s.options(ctx)
+// client returns the connection, and makes it if there is none.
+func (kv *kv) client(ctx context.Context) (*link, error) {
+	select {
+	case kv.turn <- struct{}{}:
+		defer func() { <-kv.turn }()
+	case <-ctx.Done():
+		return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
+	}
+	if kv.link != nil && !kv.link.IsClosed() {
+		return kv.link, nil
+	}
+	l, err := kv.dial(ctx)
+	kv.avoid = ""
 	if err != nil {
-		return nil, err
+		return nil, session.Refused(err)
 	}
-	life, end := context.WithCancel(context.Background())
-	defer context.AfterFunc(ctx, end)()
-	l := &link{limit: s.requestTime(), heard: time.Now()}
-	o.Servers = slices.Concat(o.Servers, found)
-	o.Name = cmp.Or(o.Name, "dlock")
-	o.CustomDialer = dialer{life, o, avoid}
-	o.AllowReconnect, o.RetryOnFailedConnect, o.UseOldRequestStyle, o.NoCallbacksAfterClientClose = false, false, false, false
-	o.Timeout, o.PingInterval, o.MaxPingsOut = max(s.timeout/8, time.Second), s.timeout/4, 1
-	o.DisconnectedErrCB, o.DisconnectedCB, o.ConnectedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil
-	o.ClosedCB = func(*nats.Conn) { end() }
-	o.AsyncErrorCB = func(nc *nats.Conn, _ *nats.Subscription, _ error) { nc.Close() }
-	if l.Conn, err = o.Connect(); err != nil {
-		end()
-		return nil, err
-	}
+	kv.link, kv.found = l, append(kv.found, l.DiscoveredServers()...)
 	if len(l.Servers()) > 1 {
-		l.addr = l.ConnectedAddr()
+		kv.avoid = l.ConnectedAddr()
 	}
 	return l, nil
 }
 
-// ask makes a request. The answer is JSON, and may be an error of JetStream.
-func (l *link) ask(ctx context.Context, m *nats.Msg, answer any) error {
-	reply, err := l.RequestMsgWithContext(ctx, m)
+// dial connects to one of the servers. The connection closes when the server
+// refuses something, so that no request waits for an answer that does not come.
+func (kv *kv) dial(ctx context.Context) (*link, error) {
+	o, err := kv.settings.options(ctx)
 	if err != nil {
-		return l.explain(err, m.Subject)
+		return nil, session.Login(err)
 	}
-	var failed struct{ Error *apiError }
-	if err := json.Unmarshal(reply.Data, &failed); err != nil {
-		return fmt.Errorf("%s: %w", m.Subject, err)
+	life, end := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, end)()
+	o.Servers = slices.Concat(o.Servers, kv.found)
+	o.Name = cmp.Or(o.Name, "dlock")
+	o.Timeout = max(kv.settings.timeout/8, time.Second)
+	o.CustomDialer = dialer{life, o, kv.avoid}
+	o.AllowReconnect, o.RetryOnFailedConnect, o.UseOldRequestStyle = false, false, false
+	o.DisconnectedErrCB, o.DisconnectedCB, o.ConnectedCB, o.ClosedCB, o.DiscoveredServersCB, o.LameDuckModeHandler = nil, nil, nil, nil, nil, nil
+	o.AsyncErrorCB = func(nc *nats.Conn, _ *nats.Subscription, _ error) { nc.Close() }
+	l := &link{silence: time.AfterFunc(kv.settings.requestTime(), end)}
+	if l.Conn, err = o.Connect(); err == nil {
+		err = checkVersion(l.ConnectedServerVersion())
 	}
-	if err := failed.Error.mark(); err != nil {
-		return err
+	if err != nil {
+		end()
+		return nil, dialError(err)
 	}
-	return json.Unmarshal(reply.Data, answer)
-}
-
-// judge closes the connection if no leader has answered a request for long,
-// because the server may be cut off from the others. Such a server may also
-// answer at once that there is no leader.
-func (l *link) judge(err error) {
-	answers := err == nil || errors.As(err, new(permissionError)) || errors.As(err, new(*apiError)) && !isCode(err, codeNoMeta, codeInProcess)
-	l.mu.Lock()
-	if answers {
-		l.heard = time.Now()
-	}
-	leave := time.Since(l.heard) > l.limit*3/4 && l.addr != ""
-	l.mu.Unlock()
-	if leave {
-		l.Close()
-	}
+	return l, nil
 }
 
 // explain returns the error of a request without an answer.
 func (l *link) explain(err error, subject string) error {
-	if denied := l.denied(subject); denied != nil {
-		return session.Refused(denied)
-	}
-	inbox := l.NewRespInbox()
-	if denied := l.denied(inbox[:strings.LastIndexByte(inbox, '.')] + ".*"); denied != nil {
-		return denied // the answer is lost
+	denied := fmt.Errorf("the user lacks a permission, see the package documentation of natsdriver: %w", cmp.Or(l.LastError(), err))
+	lacks := func(what string) bool {
+		return errors.Is(denied, nats.ErrPermissionViolation) && strings.Contains(denied.Error(), what)
 	}
 	switch {
+	case lacks(`Publish to "` + subject + `"`):
+		return session.Refused(denied)
+	case lacks("Subscription to"): // the answer is lost
+		return denied
 	case errors.Is(err, nats.ErrMaxPayload):
 		return session.Refused(fmt.Errorf("the queue has too many nodes for the server's max_payload: %w", err))
 	case errors.Is(err, nats.ErrNoResponders):
 		return session.Refused(fmt.Errorf("%w: no stream listens, or JetStream is off: %w", driver.ErrUnavailable, err))
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-}
-
-// denied returns an error if the server has said that the user lacks the
-// permission for a subject.
-func (l *link) denied(subject string) error {
-	if err := l.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+subject+`"`) {
-		return permissionError{fmt.Errorf("the user lacks a permission for the subject %s, see the package documentation of natsdriver: %w", subject, err)}
-	}
-	return nil
 }
 
 // dialer dials until its context ends, which also closes the connections.

@@ -60,10 +60,10 @@
 // With the stream locks, a user needs to publish to locks.q.>, locks.s.> and
 // locks.generation, and to $JS.API.STREAM.INFO.locks,
 // $JS.API.STREAM.MSG.GET.locks and, unless there is a cluster,
-// $JS.API.CONSUMER.INFO.locks.generation and $JS.API.CONSUMER.CREATE.locks.>; to
-// create the stream, $JS.API.STREAM.CREATE.locks. It subscribes to locks.n.> and
-// to its inboxes. An error about a missing permission names the subject, and
-// does not match driver.ErrUnavailable.
+// $JS.API.CONSUMER.CREATE.locks.generation; to create the stream,
+// $JS.API.STREAM.CREATE.locks. It subscribes to locks.n.> and to its inboxes. An
+// error about a missing permission names the subject, and does not match
+// driver.ErrUnavailable.
 //
 // # Connections and requests
 //

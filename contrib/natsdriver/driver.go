@@ -64,22 +64,18 @@ type connector struct {
 
 // Connect begins a session. It creates the stream if there is none.
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
-	return c.connect(ctx, c.open(), cas.Connect)
+	return c.trust.Result(cas.Connect(ctx, c.open(), c.config()))
 }
 
 // Observe implements [driver.Observer].
 func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
-	kv := c.open()
-	kv.observes = true
-	return c.connect(ctx, kv, cas.Observe)
+	return c.trust.Result(cas.Observe(ctx, c.open(), c.config()))
 }
 
-func (c *connector) connect(ctx context.Context, kv *kv, by func(context.Context, cas.KV, session.Config) (*session.Session, error)) (driver.Session, error) {
-	return c.trust.Result(by(ctx, kv, session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: func() string { return c.settings.servers }}))
+func (c *connector) config() session.Config {
+	return session.Config{Name: "natsdriver", Timeout: c.settings.timeout, Server: func() string { return c.settings.servers }}
 }
 
 func (c *connector) open() *kv {
-	kv := &kv{settings: c.settings, met: &c.met, turn: make(chan struct{}, 1)}
-	kv.data.Store(new(current))
-	return kv
+	return &kv{settings: c.settings, met: &c.met, turn: make(chan struct{}, 1)}
 }

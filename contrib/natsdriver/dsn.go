@@ -33,11 +33,10 @@ func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.
 
 // newSettings parses parameters. It gets those of a connection in ofConnection.
 func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*settings, error) {
-	const minTimeout, maxTimeout = time.Second, 24 * time.Hour
 	s := &settings{stream: cmp.Or(stream, "dlock"), timeout: 20 * time.Second}
 	p := dsn.Parameters{
-		"session_timeout": dsn.Duration(&s.timeout, minTimeout, maxTimeout),
-		"grace":           dsn.Duration(&s.grace, minTimeout, maxTimeout),
+		"session_timeout": dsn.Duration(&s.timeout, time.Second, 24*time.Hour),
+		"grace":           dsn.Duration(&s.grace, time.Second, 24*time.Hour),
 		"replicas":        dsn.Int(&s.replicas, 1, 5),
 		"empty_is_new":    dsn.Bool(&s.emptyNew),
 	}
@@ -75,10 +74,7 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	files.AddTo(p)
 	secret.AddTo(p)
 	s, err := newSettings(strings.Trim(u.Path, "/"), u.Query, p)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.Check(secure, "tls://"); err != nil {
+	if err = cmp.Or(err, files.Check(secure, "tls://")); err != nil {
 		return nil, err
 	}
 	token := u.Login != "" && !strings.Contains(u.Login, ":") && password == nil && !secret.Changes()
@@ -93,13 +89,12 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 		return nil, errors.New("give one of user:password@, token@, creds and nkey_seed")
 	}
 	s.servers = strings.Join(u.Hosts, ",")
-	s.options = func(ctx context.Context) (o nats.Options, err error) {
-		o = nats.GetDefaultOptions()
+	s.options = func(ctx context.Context) (nats.Options, error) {
+		o := nats.GetDefaultOptions()
 		o.Servers, o.InboxPrefix, o.Secure = u.Hosts, inbox, secure
-		if secure {
-			o.TLSConfig, err = files.Config()
-		}
+		config, err := files.Config()
 		text, failed := secret.Read(ctx)
+		o.TLSConfig = config
 		if o.User, o.Password = user, text; token {
 			o.User, o.Password, o.Token = "", "", text
 		}
@@ -110,16 +105,16 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 
 // useKey makes the user log in with the key in a file, if one is given.
 func useKey(o *nats.Options, creds, seed string) error {
-	if creds+seed == "" {
-		return nil
+	switch {
+	case creds != "":
+		text, err := os.ReadFile(creds)
+		return cmp.Or(err, nats.UserCredentialBytes(text)(o))
+	case seed != "":
+		login, err := nats.NkeyOptionFromSeed(seed)
+		if err != nil {
+			return err
+		}
+		return login(o)
 	}
-	option := nats.UserCredentials(creds)
-	_, err := os.ReadFile(creds + seed)
-	if seed != "" && err == nil {
-		option, err = nats.NkeyOptionFromSeed(seed)
-	}
-	if err != nil {
-		return &dsn.FileError{Err: err}
-	}
-	return option(o)
+	return nil
 }

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/session"
@@ -26,8 +25,10 @@ import (
 type kv struct {
 	settings *settings
 	met      *sync.Map // see connector
-	observes bool
-	data     atomic.Pointer[current]
+
+	clustered bool
+	name      string      // of the generation; empty until the session has begun
+	lost      atomic.Bool // whether the session must not write any more
 
 	turn  chan struct{} // has room for one element; full while the fields below are used
 	link  *link         // the latest one, or nil
@@ -41,9 +42,9 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. A batch of two conditional messages
-// would do as a write with a guard, but it takes ten times as long on a server
-// without a cluster, and in a cluster, the batches of a session would conflict.
+// Unguarded implements [cas.Unguarded]. A batch of two conditional messages takes
+// ten times as long on a single server, and in a cluster, those of a session
+// would conflict.
 func (kv *kv) Unguarded() bool { return true }
 
 // subject returns the subject of a key. Keys that begin with n/ mean notices.
@@ -53,30 +54,6 @@ func (s *settings) subject(key string) string {
 
 func (s *settings) key(subject string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(subject, s.stream+"."), ".", "/")
-}
-
-// client returns the connection, and makes it if there is none.
-func (kv *kv) client(ctx context.Context) (*link, error) {
-	select {
-	case kv.turn <- struct{}{}:
-		defer func() { <-kv.turn }()
-	case <-ctx.Done():
-		return nil, session.Refused(fmt.Errorf("%w: no connection: %w", driver.ErrUnavailable, ctx.Err()))
-	}
-	if kv.link != nil && !kv.link.IsClosed() {
-		return kv.link, nil
-	}
-	l, err := dial(ctx, kv.settings, kv.found, kv.avoid)
-	kv.avoid = ""
-	if err != nil {
-		return nil, dialError(err)
-	}
-	kv.link, kv.avoid, kv.found = l, l.addr, append(kv.found, l.DiscoveredServers()...)
-	if err := checkVersion(l.ConnectedServerVersion()); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // Close implements [cas.KV].
@@ -89,9 +66,8 @@ func (kv *kv) Close() error {
 	return nil
 }
 
-// ask makes a request, with a time limit even if ctx has none. It repeats the
-// request if a server says that it knows no leader, because that answer may
-// have come before the leader's.
+// ask makes a request, with a time limit even if ctx has none. The answer is
+// JSON, and may be an error of JetStream.
 func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
 	defer cancel()
@@ -99,22 +75,24 @@ func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	if err != nil {
 		return err
 	}
-	for {
-		err := l.ask(ctx, m, answer)
-		l.judge(err)
-		if !isCode(err, codeNoMeta) || !session.Sleep(ctx, 20*time.Millisecond) {
-			return err
-		}
+	reply, err := l.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return l.explain(err, m.Subject)
 	}
+	var failed struct{ Error *jetstream.APIError }
+	if err := cmp.Or(json.Unmarshal(reply.Data, &failed), json.Unmarshal(reply.Data, answer)); err != nil {
+		return fmt.Errorf("%s: %w", m.Subject, err)
+	}
+	if e := failed.Error; e == nil || e.Code < 500 { // from a leader
+		l.silence.Reset(kv.settings.requestTime())
+	}
+	return mark(failed.Error)
 }
 
 // api makes a request about the stream to JetStream's API.
 func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) error {
-	m := nats.NewMsg("$JS.API." + what + "." + kv.settings.stream + rest)
-	if body != nil {
-		m.Data = []byte(text(body))
-	}
-	return kv.ask(ctx, m, answer)
+	subject := "$JS.API." + what + "." + kv.settings.stream + rest
+	return kv.ask(ctx, &nats.Msg{Subject: subject, Data: []byte(text(body))}, answer)
 }
 
 // text returns v as JSON. It is for types with which this never fails.
@@ -125,7 +103,7 @@ func text(v any) string {
 
 // read reads a message, if there is one. The answer may come from a deposed
 // leader, and then the message may be missing or old.
-func (kv *kv) read(ctx context.Context, which map[string]any) (e cas.Entry, err error) {
+func (kv *kv) read(ctx context.Context, which map[string]any) (cas.Entry, error) {
 	var answer struct {
 		Message struct {
 			Subject string
@@ -134,18 +112,12 @@ func (kv *kv) read(ctx context.Context, which map[string]any) (e cas.Entry, err 
 		}
 	}
 	which["no_hdr"] = true
-	err = kv.api(ctx, "STREAM.MSG.GET", "", which, &answer)
-	switch {
-	case isCode(err, codeNoMessage), kv.observes && isCode(err, codeNoStream):
+	err := kv.api(ctx, "STREAM.MSG.GET", "", which, &answer)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) && kv.name == "" {
 		err = nil
-	case isCode(err, codeNoStream) && kv.data.Load().name != "":
-		err = session.ErrLost
 	}
 	m := answer.Message
-	if e = (cas.Entry{Key: kv.settings.key(m.Subject), Revision: m.Seq}); len(m.Data) > 0 {
-		e.Value = m.Data
-	}
-	return e, err
+	return cas.Entry{Key: kv.settings.key(m.Subject), Value: m.Data, Revision: m.Seq}, err
 }
 
 // Get implements [cas.KV].
@@ -170,40 +142,31 @@ func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	}
 }
 
-// Write implements [cas.KV]. It repeats the message if no server took it, or if
-// another write of the key was not yet applied.
+// Write implements [cas.KV].
 func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, error) {
-	if kv.data.Load().lost {
+	if kv.lost.Load() {
 		return 0, session.ErrLost
 	}
 	m := nats.NewMsg(kv.settings.subject(e.Key))
 	if m.Data = e.Value; e.Value == nil {
-		m.Header.Set("Nats-TTL", "1h") // later messages have greater sequences even after this one is gone
+		m.Header.Set(nats.MsgTTLHdr, "1h") // later messages have greater sequences even after this one is gone
 	}
 	if e.Note != "" {
 		m.Header.Set(noteHeader, e.Note)
 	}
-	m.Header.Set("Nats-Expected-Last-Subject-Sequence", strconv.FormatInt(e.Revision, 10))
-	for try := 0; ; try++ {
-		var ack struct{ Seq int64 }
-		err := kv.ask(ctx, m, &ack)
-		if err == nil {
-			if err = kv.confirm(ctx, false); err != nil && !errors.Is(err, driver.ErrLostData) { // the message is stored
-				err = fmt.Errorf("%w: the data may be lost: %v", driver.ErrUnavailable, err)
-			}
-			return ack.Seq, err
-		}
-		if errors.Is(err, cas.ErrConflict) && kv.data.Load().clustered { // a deposed leader may have answered
-			return 0, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-		}
-		silent := errors.Is(err, nats.ErrNoResponders) // there is no leader, or no stream any more
-		if silent && errors.Is(kv.confirm(ctx, true), driver.ErrLostData) {
-			return 0, session.ErrLost
-		}
-		if !silent && !isCode(err, codeInProcess) || !session.Sleep(ctx, mathrand.N(time.Millisecond<<min(try, 6))) {
-			return 0, err
-		}
+	m.Header.Set(nats.ExpectedLastSubjSeqHdr, strconv.FormatInt(e.Revision, 10))
+	var ack struct{ Seq int64 }
+	err := kv.ask(ctx, m, &ack)
+	if errors.Is(err, cas.ErrConflict) && kv.clustered { // a deposed leader may have answered
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
+	if err != nil {
+		return 0, err
+	}
+	if err = kv.confirm(ctx, false); err != nil && !errors.Is(err, driver.ErrLostData) { // the message is stored
+		err = fmt.Errorf("%w: the data may be lost: %v", driver.ErrUnavailable, err)
+	}
+	return ack.Seq, err
 }
 
 const noteHeader = "Dlock-Note"
@@ -215,21 +178,21 @@ func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(ca
 	if err != nil {
 		return err
 	}
-	sub, err := l.SubscribeSync(kv.settings.notices())
+	sub, err := l.SubscribeSync(kv.settings.subject("n/>"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	if _, err := kv.Get(ctx, recordKey); err != nil {
-		return cmp.Or(l.denied(kv.settings.notices()), err)
+		return err
 	}
 	begun()
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return cmp.Or(l.denied(kv.settings.notices()), err)
+			return l.explain(err, "")
 		}
-		seq, _ := strconv.ParseInt(m.Header.Get("Nats-Sequence"), 10, 64)
+		seq, _ := strconv.ParseInt(m.Header.Get(nats.JSSequence), 10, 64)
 		changed(cas.Entry{Key: "q/" + strings.TrimPrefix(kv.settings.key(m.Subject), "n/"), Revision: seq, Note: m.Header.Get(noteHeader)})
 	}
 }

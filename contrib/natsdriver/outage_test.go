@@ -161,7 +161,7 @@ func (kv *kv) restore(t *testing.T, parts [][]byte) {
 	var to struct {
 		Deliver string `json:"deliver_subject"`
 	}
-	require.NoError(t, kv.api(ctx, "STREAM.DELETE", "", nil, new(any)))
+	require.NoError(t, kv.api(ctx, "STREAM.DELETE", "", struct{}{}, new(any)))
 	require.NoError(t, kv.api(ctx, "STREAM.RESTORE", "", map[string]any{"config": json.RawMessage(parts[0])}, &to))
 	for _, part := range append(parts[1:], nil) {
 		_, err := l.RequestMsgWithContext(ctx, &nats.Msg{Subject: to.Deliver, Data: part})

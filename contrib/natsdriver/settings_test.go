@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -144,7 +143,7 @@ func TestAnExistingConnection(t *testing.T) {
 func TestAMissingPermissionIsNamed(t *testing.T) {
 	for denied, at := range map[string]string{
 		`publish: {deny: "$JS.API.STREAM.INFO.>"}`:     "$JS.API.STREAM.INFO.locks",
-		`publish: {deny: "$JS.API.CONSUMER.CREATE.>"}`: "$JS.API.CONSUMER.CREATE.locks.generation.locks.generation",
+		`publish: {deny: "$JS.API.CONSUMER.CREATE.>"}`: "$JS.API.CONSUMER.CREATE.locks.generation",
 		`publish: {deny: "locks.s.>"}`:                 "locks.s.session-",
 		`publish: {deny: "locks.q.>"}`:                 "locks.q.dlock-check",
 		`subscribe: {deny: "locks.n.>"}`:               "locks.n.>",
@@ -155,7 +154,8 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 			t.Parallel()
 			server := natstest.Start(t, natstest.With(`authorization { users: [{user: u, password: p, permissions: {`+denied+`}}] }`))
 			found := doctortest.Check(t, Driver{}, "nats://u:p@"+server.Addr()+"/locks?session_timeout=1s")
-			found.Has(t, driver.Problem, "the user lacks a permission for the subject "+at, "let the operator allow")
+			found.Has(t, driver.Problem, "the user lacks a permission, see the package documentation", "let the operator allow")
+			found.Has(t, driver.Problem, ` to "`+at, "let the operator allow")
 		})
 	}
 }
@@ -168,10 +168,9 @@ func TestAStreamWithOtherSettingsIsRefused(t *testing.T) {
 	} {
 		c := open(t, server, "empty_is_new=true")
 		config := c.settings.wanted()
-		maps.DeleteFunc(config, func(_ string, v any) bool { return v == nil })
-		config["name"], config[name] = c.settings.stream, value
+		config[name] = value
 		if name == "subjects" {
-			config[name] = []string{c.settings.queues()}
+			config[name] = []string{c.settings.subject("q/>")}
 		}
 		kv := c.open()
 		require.NoError(t, kv.api(within(t), "STREAM.CREATE", "", config, new(any)))
