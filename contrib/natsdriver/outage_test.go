@@ -51,31 +51,41 @@ func TestASingleServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	}
 	t.Parallel()
 	server := natstest.Start(t)
-	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) {
-		return dlock.Open("nats", "nats://"+server.Addr()+"/locks?session_timeout=3s")
-	})
+	for range *rounds {
+		history.KilledUnderLoad(t, server, func() (*dlock.Client, error) {
+			return dlock.Open("nats", "nats://"+server.Addr()+"/locks?session_timeout=3s")
+		})
+	}
 }
 
-// The backup is older than the holder's node.
+// The backup is older than the holder's node, and the holder is cut off, so that
+// it cannot learn of the restore.
 func TestARestoreMakesNoTwoHolders(t *testing.T) {
 	for n, addr := range map[int]string{1: natstest.Start(t).Addr(), 3: natstest.StartCluster(t, 3).Servers[0].Addr()} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
-			lock := func() *dlock.Lock {
-				client, err := dlock.Open("nats", fmt.Sprintf("nats://%s/locks?session_timeout=3s&empty_is_new=true&replicas=%d", addr, n))
+			open := func(addr string) *connector {
+				nc, err := nats.Connect(addr, nats.IgnoreDiscoveredServers())
 				require.NoError(t, err)
+				t.Cleanup(nc.Close)
+				c, err := NewConnector(nc, "locks", fmt.Sprintf("session_timeout=6s&empty_is_new=true&replicas=%d", n))
+				require.NoError(t, err)
+				return c.(*connector)
+			}
+			lock := func(addr string) *dlock.Lock {
+				client := dlock.NewClient(open(addr))
 				t.Cleanup(func() { client.Close() })
 				l, err := client.RWMutex("q").Lock(within(t))
 				require.NoError(t, err)
 				return l
 			}
-			c, err := Driver{}.OpenConnector(fmt.Sprintf("nats://%s/locks?session_timeout=3s&empty_is_new=true&replicas=%d", addr, n))
-			require.NoError(t, err)
-			operator := begun(t, c.(*connector))
+			proxy := testenv.NewProxy(t, addr, nil)
+			operator := begun(t, open(addr))
 			backup := operator.backup(t)
-			before := lock()
+			before := lock(proxy.Addr())
+			proxy.Cut()
 			operator.restore(t, backup)
-			now := lock()
+			now := lock(addr)
 			require.Error(t, before.Err())
 			require.Greater(t, now.Token(), before.Token())
 		})
