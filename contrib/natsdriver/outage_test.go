@@ -26,7 +26,7 @@ var rounds = flag.Int("rounds", 1, "how many times as long servers fail")
 func TestARestartOfAServerWithoutAClusterEndsItsSessions(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	c := open(t, server, "session_timeout=2s&empty_is_new=true")
+	c := open(t, server, "session_timeout=5s&empty_is_new=true")
 	s, err := c.Connect(within(t))
 	require.NoError(t, err)
 	j, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})
