@@ -90,7 +90,7 @@ func (l *link) explain(err error, subject string) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return session.Refused(fmt.Errorf("%w: no stream listens, or JetStream is off: %w", driver.ErrUnavailable, err))
 	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, err)
 }
 
 // dialer dials until its context ends, which also closes the connections.

@@ -3,6 +3,7 @@ package natsdriver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/driver/session/cas"
 	"github.com/dlock-go/dlock/internal/history"
 	"github.com/dlock-go/dlock/internal/natstest"
 	"github.com/dlock-go/dlock/internal/testenv"
@@ -90,6 +92,45 @@ func TestARestoreMakesNoTwoHolders(t *testing.T) {
 			require.Greater(t, now.Token(), before.Token())
 		})
 	}
+}
+
+// The data source name has only one server of the cluster.
+func TestASilentServerIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	kv := begun(t, open(t, cluster.Servers[0], "replicas=3&empty_is_new=true"))
+	addr := ""
+	for range 10 { // at random, it would soon come back to the same server
+		l, err := kv.client(within(t))
+		require.NoError(t, err)
+		require.NotEqual(t, addr, l.ConnectedAddr())
+		addr = l.ConnectedAddr()
+		l.Close()
+	}
+	silent, err := kv.client(within(t))
+	require.NoError(t, err)
+	server := cluster.Servers[slices.Index(cluster.Addrs(), silent.ConnectedAddr())]
+	server.Pause()
+	defer server.Resume()
+	ctx := within(t)
+	for err = driver.ErrUnavailable; errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil; {
+		_, err = kv.Get(ctx, "q/q")
+	}
+	require.NoError(t, err)
+}
+
+func TestASessionWritesNothingIntoANewStream(t *testing.T) {
+	c := open(t, natstest.Shared(t), "empty_is_new=true")
+	old := begun(t, c)
+	removeStream(t, c)
+	now := begun(t, c)
+	_, err := old.Generation(within(t))
+	require.ErrorIs(t, err, driver.ErrLostData)
+	_, err = old.Write(within(t), cas.Entry{Key: "q/q", Value: []byte("{}")})
+	require.ErrorIs(t, err, driver.ErrLostData)
+	e, err := now.Get(within(t), "q/q")
+	require.NoError(t, err)
+	require.Nil(t, e.Value)
 }
 
 // A cluster of three or five loses its leader. Then the leader is cut off with
