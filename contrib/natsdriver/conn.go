@@ -20,8 +20,8 @@ import (
 // link is one connection of a session.
 type link struct {
 	*nats.Conn
-	silence   *time.Timer // closes the connection unless a leader answers, because the server may be cut off from the others
-	confirmed atomic.Bool // whether the data were still those of the session after the connection was made
+	silence   *time.Timer // closes the connection if no leader has answered for long, as when the server is cut off from the others
+	confirmed atomic.Bool // whether the session's data were found to be still there since the connection was made
 }
 
 // client returns the connection, and makes it if there is none.

@@ -30,7 +30,7 @@ type kv struct {
 	name      string      // of the generation; empty until the session has begun
 	lost      atomic.Bool // whether the session must not write any more
 
-	turn  chan struct{} // has room for one element; full while the fields below are used
+	turn  chan struct{} // locks the fields below; unlike a mutex, it lets ctx end a wait
 	link  *link         // the latest one, or nil
 	avoid string        // address of the link that has broken; empty if the last dial failed
 	found []string      // servers that the links have heard of
@@ -42,9 +42,9 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. A batch of two conditional messages takes
-// ten times as long on a single server, and in a cluster, those of a session
-// would conflict.
+// Unguarded implements [cas.Unguarded]. A batch of two conditional messages
+// takes ten times as long on a single server, and in a cluster, those of a
+// session would conflict.
 func (kv *kv) Unguarded() bool { return true }
 
 // subject returns the subject of a key. Keys that begin with n/ mean notices.
@@ -127,8 +127,8 @@ func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 	return e, err
 }
 
-// Scan implements [cas.KV]. It reads first what has not changed for longest, so
-// that this is not lost when its time is over.
+// Scan implements [cas.KV]. It begins with what has not changed for longest,
+// which is what Tidy looks for, in case ctx ends before all is read.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
 		e, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})

@@ -129,8 +129,8 @@ func (kv *kv) age(generation string) time.Duration {
 	return time.Since(first.(time.Time))
 }
 
-// enter returns the record of a generation, after it has recorded what this
-// session knows.
+// enter returns the record of the current generation, after it has made one or
+// brought it up to date.
 func (kv *kv) enter(ctx context.Context, stream info, generation string) (r record, err error) {
 	for {
 		e, err := kv.Get(ctx, recordKey)
@@ -156,8 +156,8 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 }
 
 // confirm makes sure that the generation is still that of the session. Unless
-// again is set, it makes one request for each connection, because a server that
-// restarts breaks it.
+// again is set, it asks once per connection, because the restart of a server
+// breaks its connections.
 func (kv *kv) confirm(ctx context.Context, again bool) error {
 	l, err := kv.client(ctx)
 	if err != nil || kv.name == "" || l.confirmed.Load() && !again {
