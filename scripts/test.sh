@@ -13,8 +13,9 @@
 #
 # Most tests wait for a server or a timeout. So two or three packages run side by side,
 # and at most four tests of each: more would fail on a machine that has other work, as
-# sessions starve. For the same reason, compilers and linkers are nice, and the two
-# packages that need ensembles have a time of their own.
+# sessions starve. For the same reason, compilers and linkers are nice (and collect
+# little garbage, to be faster), and the two packages that need ensembles have a time of
+# their own.
 #
 # The tests keep their files in memory if /dev/shm has 4 GiB of room. Most stores wait
 # for the disk with each change, and beside other work a disk let them wait for 3 s.
@@ -34,7 +35,7 @@ export GORACE="atexit_sleep_ms=0 ${GORACE-}"
 # No race is looked for inside SQLite itself, translated C that -race makes ten times
 # slower, nor in the model of generations, which has one goroutine. scripts/lint.sh
 # vets the code. Without symbols, the tests are linked in two thirds of the time.
-checks='-race -gcflags=modernc.org/...=-race=false -ldflags=-s -vet=off -toolexec=nice -shuffle=on'
+checks='-race -gcflags=modernc.org/...=-race=false -ldflags=-s -vet=off -shuffle=on'
 checks="$checks -gcflags=github.com/dlock-go/dlock/internal/history/generations=-race=false"
 two='-p 2 -parallel 4'
 three='-p 3 -parallel 4'
@@ -70,7 +71,7 @@ tests() {
 	shift 2
 	echo "# tests of $dir, with $flags"
 	began=$(date +%s)
-	(enter "$dir" && go test $checks -timeout 25m $flags ${TESTFLAGS:-} "$@") || status=1
+	(enter "$dir" && go test $checks '-toolexec=env GOGC=400 nice' -timeout 25m $flags ${TESTFLAGS:-} "$@") || status=1
 	echo "# tests of $dir: $(($(date +%s) - began)) s"
 }
 
@@ -116,7 +117,8 @@ elif [ "${1-short}" = short ]; then
 	# Not side by side: on two cores that takes as long, and sessions starve.
 	tests . "$three -short" $(core)
 	tests ./bench "$three -short" ./...
-	tests ./contrib "$three -short" $contrib # the workspace has all modules under contrib
+	# The workspace has all modules under contrib. The longest are first.
+	tests ./contrib "$three -short" ./sqldriver/postgres ./sqldriver/mysql ./etcddriver ./redisdriver ./natsdriver $contrib
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
 elif [ "$1" != long ]; then
 	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
