@@ -355,21 +355,15 @@ BEGIN
         ELSE
             SELECT name INTO v_name FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session;
         END IF;
-        -- A replacement whose answer was lost may rename the node after it was read
-        -- here. The DELETE waits for the replacement, and then finds no node of the old
-        -- name.
-        WHILE v_name IS NOT NULL AND v_status = 'gone' DO
+        IF v_name IS NOT NULL THEN
             IF p_released THEN
                 UPDATE dlock_queue SET released = v_name WHERE name = p_queue;
             END IF;
             DELETE FROM dlock_node WHERE queue = p_queue AND name = v_name AND token = p_token AND session = p_session;
             IF ROW_COUNT() > 0 THEN
                 SET v_status = 'ok';
-            ELSE
-                SET v_name = NULL;
-                SELECT name INTO v_name FROM dlock_node WHERE queue = p_queue AND token = p_token AND session = p_session;
             END IF;
-        END WHILE;
+        END IF;
         IF v_status = 'ok' THEN
             COMMIT AND NO CHAIN NO RELEASE;
         ELSE

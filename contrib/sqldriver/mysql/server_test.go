@@ -353,30 +353,6 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 
 // The transaction that renames the node stays open, so the removal must wait
 // for its commit and then find the node.
-func TestRemovalFindsANodeThatIsBeingRenamed(t *testing.T) {
-	for _, why := range []driver.Cause{driver.Changed, driver.Released} {
-		t.Run(why.String(), func(t *testing.T) {
-			c := newCaseWith(t, "session_timeout=1h")
-			s := newSession(t, c)
-			j := create(t, s, "q")
-			replacement := begun(t, c)
-			for _, text := range []string{"UPDATE dlock_queue SET last = last + 1 WHERE name = 'q'",
-				"UPDATE dlock_node SET name = REPLACE(name, 'a-W-', 'a-R-') WHERE queue = 'q'"} {
-				_, err := replacement.Exec(text)
-				require.NoError(t, err)
-			}
-			removed := make(chan error, 1)
-			go func() { removed <- s.Delete(t.Context(), "q", j.Place, why) }()
-			eventually(t, "the removal does not wait", func() bool { return waits(t, c.server) == "1" })
-			require.NoError(t, replacement.Commit())
-			assert.NoError(t, <-removed)
-			if nodes, err := s.List(t.Context(), "q"); err != nil || len(nodes) > 0 {
-				t.Errorf("nodes %v, error %v", nodes, err)
-			}
-		})
-	}
-}
-
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

@@ -120,11 +120,3 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	}
 	t.Error("the session does not end")
 }
-
-func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
-	c := newCaseWith(t, "session_timeout=1h")
-	s := newSession(t, c)
-	j := mustCreate(t, s, "1")
-	c.Exec(t, "SELECT dlock.end_session($1)", s.ID())
-	assert.ErrorIs(t, s.Delete(t.Context(), "q", j.Place, driver.Released), driver.ErrSessionEnded)
-}

@@ -324,11 +324,7 @@ BEGIN
         INTO removed, proven;
     status := 'ok';
     IF NOT FOUND THEN
-        ROLLBACK; -- because a session is locked before a queue
-        status := dlock.enter(p_session, p_generation);
-        IF status = 'ok' THEN
-            status := 'gone';
-        END IF;
+        status := 'gone';
     ELSIF proven IS NOT NULL THEN
         none := dlock.tell(p_queue, removed, p_why, proven);
         none := set_config('synchronous_commit', 'off', true);
