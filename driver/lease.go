@@ -386,7 +386,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	if left := l.term - l.Now().since(from); left <= 0 || left < least {
+	if left := l.term - l.Now().since(from); left < least {
 		return fmt.Errorf("%w: the lease would end in %v", ErrUnavailable, max(left, 0).Round(time.Millisecond))
 	}
 	if !l.begun.Load() {

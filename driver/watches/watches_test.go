@@ -79,6 +79,11 @@ func TestALookIgnoresWatchesThatWereArmedLater(t *testing.T) {
 	look(&s, 3)
 	assert.Equal(t, ended, receive(w))
 	assert.Equal(t, ended, receive(whole))
+
+	w = s.Arm("q", place(3), place(1).Node)
+	s.Gone("q", place(1).Node, driver.Released)
+	s.Compare("q", s.Mark(), s.Names("q"), nil, driver.Node{}, nil)
+	assert.Equal(t, reports{released: true, ended: true}, receive(w), "a released node is no longer asked for")
 }
 
 func TestALookThatFindsARelease(t *testing.T) {
@@ -138,6 +143,10 @@ func TestNoticesAreReceivedInOrder(t *testing.T) {
 	s.Gone("q", place(1).Node, driver.Released)
 	s.Gone("q", place(2).Node, driver.Changed)
 	assert.Equal(t, reports{released: true, ended: true}, receive(w))
+
+	w = s.Arm("q", place(2), place(1).Node)
+	s.Announced("q", place(1).Node, driver.Released, "")
+	assert.Equal(t, ended, receive(w), "no proof was read")
 }
 
 func TestStopRemovesAWatch(t *testing.T) {
@@ -179,12 +188,6 @@ func TestTheNextNodeIsTheFirstThatAWatchWaitsFor(t *testing.T) {
 	next(7, 4)
 	s.Arm("q", driver.Place{Node: place(3).Node})
 	next(0, 3)
-}
-
-func TestEndedHasEnded(t *testing.T) {
-	w := watches.Ended()
-	assert.Equal(t, ended, receive(w))
-	w.Stop()
 }
 
 // Many waiters take the lock in turn, while goroutines call the other methods.
