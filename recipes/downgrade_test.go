@@ -71,8 +71,12 @@ func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
 		assert.Equal(w, recipes.Shared, outer.Mode())
 		assert.Equal(w, recipes.Exclusive, inner.Mode())
 		w.waits(reader)
+		time.Sleep(301 * time.Millisecond) // the holder watches its own node after 300 ms
+		before := w.store.Stats()
 		w.unlock(inner)
 		entered := w.won(reader)
+		time.Sleep(time.Minute)
+		assert.EqualValues(w, 1, w.spent(before)[faults.OpRead], "to find the renamed node")
 		w.unlock(outer, entered)
 	})
 }
@@ -215,6 +219,7 @@ func TestDowngradesInAnOutageDoNotPileUp(t *testing.T) {
 			require.ErrorIs(w, l.Downgrade(ctx), driver.ErrUnavailable)
 			cancel()
 		}
+		w.unlock(w.won(c.rlock(l.Context(bg)))) // without a request
 		heal()
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -162,7 +162,7 @@ func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
 					ran, err := c.RWMutex("q").Once(bg, tick, func(ctx context.Context, l *recipes.Lock) error {
 						switch name {
 						case "error":
-							return errJob
+							return errors.Join(errJob, recipes.ErrNotRecorded) // of another lock
 						case "panic":
 							panic(errJob)
 						case "goexit":

@@ -82,6 +82,11 @@ func TestAnUnlockedLockIsNotTakenAgainByReentry(t *testing.T) {
 		again := w.won(c.lock(context.WithoutCancel(ctx)))
 		assert.Greater(w, again.Token(), l.Token(), "this call is an ordinary acquisition, with a new token")
 		w.unlock(again)
+
+		l = w.won(c.lock(bg))
+		again = w.won(c.lock(hookedContext{context.WithoutCancel(l.Context(bg)), func() { _ = l.Unlock() }}))
+		assert.Greater(w, again.Token(), l.Token(), "unlocked while the call was about to enter")
+		w.unlock(again)
 	})
 }
 
