@@ -154,10 +154,13 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 		l := w.lock(m)
 		ctx := l.Context(bg)
 		w.expire(0)
+		up := w.all[0].Faults().Down()
 		require.NoError(t, l.Err())
 		require.NoError(t, ctx.Err())
 		_, err := w.majority("web2").TryLock(bg)
 		require.ErrorIs(t, err, dlock.ErrLocked)
+		time.Sleep(time.Hour)
+		up()
 		time.Sleep(time.Minute)
 		w.expire(1)
 		require.NoError(t, l.Err(), "it was taken in the first store again")
@@ -250,7 +253,13 @@ func TestMajorityRefusesWrongClients(t *testing.T) {
 
 func TestMajorityEndsWithItsContext(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		holder := w.lock(w.majority("web1"))
+		for _, s := range w.all[1:] { // in two stores, contenders without a record
+			other, err := s.Connect(bg)
+			require.NoError(t, err)
+			defer other.Close()
+			_, err = other.Create(bg, "q", driver.NodeSpec{Prefix: "web1-W-"})
+			require.NoError(t, err)
+		}
 		limited, stop := context.WithTimeout(bg, 3*time.Second)
 		defer stop()
 		_, err := w.majority("web2").Lock(limited)
@@ -263,7 +272,6 @@ func TestMajorityEndsWithItsContext(t *testing.T) {
 		_, err = w.majority("web3").Lock(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, reason)
-		require.NoError(t, holder.Unlock())
 	})
 }
 
@@ -412,7 +420,7 @@ func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 			began := time.Now()
 			l, err := lock(bg)
 			require.NoError(t, err)
-			assert.Less(t, time.Since(began), 100*time.Millisecond)
+			assert.Zero(t, time.Since(began))
 			require.NoError(t, l.Unlock())
 			return l.Tokens()
 		}
@@ -486,6 +494,10 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		clients[0] = dlock.NewClient(denied{})
 		defer clients[0].Close()
 		m := mutex(clients...)
+		held, err := w.clients("web2")[2].RWMutex("q").Lock(bg)
+		require.NoError(t, err)
+		time.AfterFunc(10*soon, func() { assert.NoError(t, held.Unlock()) })
+		require.NoError(t, w.lock(m).Unlock(), "after several rounds")
 		for range 20 { // after many calls, the client waits longer between Connects than a call lasts
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
