@@ -192,16 +192,6 @@ func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
 	require.ErrorIs(t, l.CountFrom(l.Now(), 0), ErrSessionEnded)
 }
 
-func TestCountFromThatWouldEndTheLeaseChangesNothing(t *testing.T) {
-	c := newClocks()
-	strong := c.now()
-	c.step(2*term, 2*term)
-	l := running(term, c.now(), c.now)
-	defer l.End(nil)
-	require.ErrorIs(t, l.CountFrom(strong, 0), ErrUnavailable)
-	require.NoError(t, l.Err())
-}
-
 func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		strong := Now()

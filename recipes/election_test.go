@@ -299,14 +299,19 @@ func TestAnObserverIgnoresLeadersFromBeforeTheLatest(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg)
 		o := w.observing(ctx, c.Election("q"))
 		assert.Equal(w, []string{"A"}, o.saw())
-		to.to = old.store
-		w.store.Faults().Expire(c.session())
-		time.Sleep(20 * time.Second)
-		assert.Empty(w, o.saw())
+		w.unlock(term)
+		assert.Len(w, o.saw(), 1, "nobody leads")
+		for _, s := range []*memdriver.Store{old.store, w.store, old.store} {
+			before := to.to.(*memdriver.Store)
+			to.to = s
+			before.Faults().Expire(c.session())
+			time.Sleep(20 * time.Second)
+			assert.Empty(w, o.saw())
+		}
 		time.Sleep(20 * time.Second)
 		assert.Equal(w, []string{"B"}, o.saw(), "the tokens stay smaller: the store was set up anew")
 		cancel()
-		w.unlock(term, stale)
+		w.unlock(stale)
 	})
 }
 
