@@ -12,6 +12,7 @@ import (
 
 	"github.com/dlock-go/dlock"
 	"github.com/dlock-go/dlock/driver"
+	"github.com/dlock-go/dlock/internal/leasehook"
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
@@ -147,6 +148,15 @@ func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	require.Equal(t, lists, b.proxy.Frames(zktest.OpGetChildren2), "the queue was listed before the Sync was answered")
 	hold.Release()
 	eventually(t, "the queue is empty", func() bool { return len(b.nodes("q")) == 0 })
+}
+
+func TestACreateWithTooLittleOfTheLeaseLeavesNothing(t *testing.T) {
+	b := newFixture(t, "session_timeout=1m")
+	b.warm("q")
+	leasehook.Skew(b.conn.Lease(), 43*time.Second) // of 45 s
+	_, err := create(within(t), b, "q", "h-W-", []byte("late"))
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.Empty(t, b.nodes("q"))
 }
 
 func TestManyNewQueuesAreMadeAtTheSameTime(t *testing.T) {
