@@ -92,6 +92,13 @@ func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 			w.store.Faults().LoseRequest(c.session(), faults.OpCreate)
 			return func() {}
 		},
+		"behind an earlier call": func(w *world, c *client) func() {
+			heal := w.store.Faults().CutOff(c.session())
+			for range 2 { // the first interrupts its Create
+				w.failedSoon(going(func() (*recipes.Lock, error) { return c.RWMutex("other", recipes.WithTimeout(soon)).Lock(bg) }))
+			}
+			return heal
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
