@@ -318,7 +318,7 @@ func TestRunHasStatusesForALockThatIsNotFreeAndAStoreThatFails(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
 	runJob(t, dsn, "echo ready; exec sleep 600")
-	for _, flags := range [][]string{{"-n"}, {"-n", "-shared"}, {"-w", "2.5"}, {"-w", "2500ms", "-shared"}} {
+	for _, flags := range [][]string{{"-n"}, {"-n", "-shared"}, {"-w", "2.5"}, {"-w", "2500ms", "-shared"}, {"-w", "2500ms", "-once-per", "1h"}} {
 		j := startJob(t, dsn, "echo wrong", flags...)
 		assert.Empty(t, j.ends(t, 121))
 		assert.Contains(t, j.stderr.String(), "dlock run: not run: l: ")
