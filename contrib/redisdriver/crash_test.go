@@ -215,7 +215,7 @@ func TestAClusterIsFollowed(t *testing.T) {
 	for range 6 {
 		namespace := newNamespace()
 		for _, s := range []*redistest.Server{a, b} {
-			dsn := "redis://" + s.Addr() + "?namespace=" + namespace
+			dsn := "redis://" + s.Addr() + "?namespace=[*]" + namespace
 			require.NoError(t, lockOnce(t, dsn))
 			c, err := Driver{}.OpenConnector(dsn)
 			require.NoError(t, err)
