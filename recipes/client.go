@@ -75,7 +75,7 @@ func NewClient(c driver.Connector, opts ...Option) *Client {
 		begun:     make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
-	client.entryClient = entry.Client{Go: client.spawn, Draining: client.draining, Closed: client.done, BackOff: o.backOff, Logger: o.logger}
+	client.entryClient = entry.Client{Go: client.spawn, Draining: client.draining, BackOff: o.backOff, Logger: o.logger}
 	return client
 }
 

@@ -39,10 +39,8 @@ func (e *Entry) Remove(limit time.Duration) error {
 	case <-repeats.done:
 		return e.explain(repeats.err)
 	case <-ctx.Done():
-	case <-e.session.client.Closed:
-		return errClosing
+		return e.unconfirmed(err)
 	}
-	return e.unconfirmed(err)
 }
 
 // remove sends the Delete. Without an answer, it also returns a task that

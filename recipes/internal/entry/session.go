@@ -16,10 +16,8 @@ type Client struct {
 	// Go runs f on a goroutine that the client's Close waits for. Once Close
 	// has begun, it returns false instead.
 	Go func(f func()) bool
-	// Draining is closed when no more entries may be granted. It is closed no
-	// later than Closed.
+	// Draining is closed when no more entries may be granted.
 	Draining <-chan struct{}
-	Closed   <-chan struct{}
 	// BackOff paces the retries of the reaper.
 	BackOff func() BackOff
 	Logger  *slog.Logger
