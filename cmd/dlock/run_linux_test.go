@@ -607,10 +607,10 @@ func TestHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 func TestACommandThatHangsIsEnded(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
-	for _, script := range []string{"sleep 600 & exec sleep 600", stubborn + "while :; do sleep 600; done"} {
-		j := startJob(t, dsn, script, "-max", "300ms")
-		j.ends(t, 124)
-		assert.Contains(t, j.stderr.String(), "dlock run: the command has run for 300ms: ending it")
+	for script, says := range map[string]string{`trap "echo ended; exit" TERM; sleep 600 & wait`: "ended\n", stubborn + "while :; do sleep 600; done": ""} {
+		j := startJob(t, dsn, script, "-max", "3s")
+		assert.Contains(t, j.ends(t, 124), says)
+		assert.Contains(t, j.stderr.String(), "dlock run: the command has run for 3s: ending it")
 		j.requireNone(t)
 		requireContenders(t, dsn, 0)
 	}
