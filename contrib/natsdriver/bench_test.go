@@ -16,10 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ways returns the locks to compare: dlock, and the two that pages about NATS
-// show. Both create a key in a bucket whose keys expire. If it exists, the
-// first tries again after some milliseconds, and the second when the key
-// changes.
+// ways returns dlock, and the two locks that pages about NATS show. Both create
+// a key that expires. If it exists, the first polls, and the second watches it.
 func ways(b *testing.B) []testenv.Way {
 	server := natstest.Start(b)
 	bucket := func() jetstream.KeyValue {

@@ -114,7 +114,6 @@ func TestASessionSurvivesARotation(t *testing.T) {
 	}.Run(t)
 }
 
-// lock takes a lock.
 func lock(t *testing.T, open func() (*dlock.Client, error)) {
 	t.Helper()
 	client, err := open()

@@ -49,7 +49,6 @@ func ExampleNewConnector() {
 	fmt.Println(err)
 }
 
-// Opening a client checks the data source name without connecting to Redis.
 // Errors do not reveal passwords.
 func Example_dataSourceName() {
 	_, err := dlock.Open("redis", "redis://:secret@localhost:6379?tls_ca=ca.pem")

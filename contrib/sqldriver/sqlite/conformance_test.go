@@ -109,10 +109,8 @@ func directory(t testing.TB) string {
 type store struct {
 	*connector
 	// synced, if not nil, is called after each commit that waits for the disk.
-	synced func()
-	// reserving is called when tokens are reserved. full is true if the commit
-	// waits for the disk.
-	reserving func(full bool)
+	synced    func()
+	reserving func(full bool) // called when tokens are reserved; full if the commit waits for the disk
 }
 
 func newStore(t *testing.T) driver.Connector {
