@@ -130,7 +130,7 @@ else
 	tests . "$alone" ./internal/history # for its records
 	tests . "$alone -race=false -run TestNoSeed" ./internal/history -seeds=20000
 	tests . "$two" ./internal/zktest
-	tests ./contrib "$two -run $(long_tests contrib)" ./natsdriver $(long_packages contrib) # the longest first
+	tests ./contrib "$three -run $(long_tests contrib)" ./natsdriver $(long_packages contrib) # the longest first
 	newer=$files/newer
 	sh scripts/newer-servers.sh "$newer" || exit 1
 	(
