@@ -66,7 +66,7 @@ func (s *Session) create(ctx context.Context, c Change) (j driver.Joined, err er
 	own := slices.Index(all, j.Node)
 	if j.Known = own >= 0; j.Known {
 		j.Ahead, j.Behind = all[:own:own], own < len(all)-1
-		j.Watch = s.armCreated(arming, c, j, r)
+		j.Watch = s.armCreated(ctx, arming, c, j, r)
 	}
 	return j, nil
 }
@@ -86,7 +86,7 @@ func contenders(all []Node) []driver.Node {
 // armCreated arms the watch that Create returns. It makes a request only if the
 // session might otherwise miss the removal of the node ahead. If the request
 // fails, there is no watch, and the caller of Create has to call Watch.
-func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
+func (s *Session) armCreated(ctx context.Context, a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
 	if c.Predecessor == nil || len(j.Ahead) == 0 {
 		return w
 	}
@@ -106,7 +106,7 @@ func (s *Session) armCreated(a *arming, c Change, j driver.Joined, r Result) (w 
 			return w
 		}
 	}
-	w, _ = s.watch(c.Queue, j.Place, ahead)
+	w, _ = s.watch(ctx, c.Queue, j.Place, ahead)
 	return w
 }
 

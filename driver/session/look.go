@@ -205,7 +205,7 @@ func (s *Session) subscribeAgain() {
 	}
 	for _, queue := range s.watches.Queues() {
 		if !s.notifier.Listening(queue, false) {
-			_, _ = s.compare(Query{Queue: queue, Names: s.watches.Names(queue)}) // after an error, the next call tries again
+			_, _ = s.compare(s.life, Query{Queue: queue, Names: s.watches.Names(queue)}) // after an error, the next call tries again
 		}
 	}
 }
@@ -228,20 +228,20 @@ func LookAt(ctx context.Context, store Store, q Query) (Snapshot, error) {
 }
 
 // subscribe is like read, but also makes a Notifier announce changes.
-func (s *Session) subscribe(q Query) (now Snapshot, err error) {
+func (s *Session) subscribe(ctx context.Context, q Query) (now Snapshot, err error) {
 	if s.notifier == nil {
-		return s.read(s.life, q)
+		return s.read(ctx, q)
 	}
-	err = s.ask(s.life, func(ctx context.Context) error {
+	err = s.ask(ctx, func(ctx context.Context) error {
 		now, err = s.notifier.Subscribe(ctx, q)
 		return err
 	})
 	return now, err
 }
 
-func (s *Session) compare(q Query) (now Snapshot, err error) {
+func (s *Session) compare(ctx context.Context, q Query) (now Snapshot, err error) {
 	a := s.asking(q)
-	if now, err = s.subscribe(a.Query); err == nil {
+	if now, err = s.subscribe(ctx, a.Query); err == nil {
 		now, _ = s.answered(a, now)
 	}
 	return now, err

@@ -72,6 +72,42 @@ func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 	}
 }
 
+// A Create whose watch is interrupted has made its node all the same.
+func TestACallerWithTimeLeftInterruptsItsRequest(t *testing.T) {
+	for name, leave := range map[string]func(*Session, context.Context) error{
+		"look": func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
+		"create": func(s *Session, ctx context.Context) error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-"})
+			return err
+		},
+		"subscribe": func(s *Session, ctx context.Context) error {
+			_, err := s.Create(ctx, "q", driver.NodeSpec{Prefix: "a-W-", Predecessor: last})
+			_, failed := s.WatchQueue(ctx, "q")
+			return errors.Join(err, failed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newNotifier()
+				s := connect(t, f, time.Minute)
+				join(t, s, "q")
+				f.before = func(ctx context.Context, what string) error {
+					if what == name {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				time.AfterFunc(time.Second, cancel)
+				began := time.Now()
+				assert.ErrorIs(t, leave(s, ctx), driver.ErrUnavailable)
+				assert.Equal(t, time.Second, time.Since(began))
+			})
+		})
+	}
+}
+
 func TestTheNodeOfACallerThatHasLeftIsRemovedUntilTheStoreConfirmsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

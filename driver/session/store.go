@@ -12,9 +12,8 @@ import (
 //
 // All methods are safe for concurrent use, except Begin, during which no other
 // method runs. Each ctx has a deadline and ends with the session. A caller's
-// ctx interrupts only a Delete that had time left: other requests are answered
-// or exceed their time limit. Once its ctx has ended, a method returns
-// promptly.
+// ctx interrupts a request only if it had more than a second left. Once its ctx
+// has ended, a method returns promptly.
 //
 // An error matches driver.ErrUnavailable if a retry may succeed, or comes from
 // [Login] if it may succeed once somebody has replaced a password. It matches
@@ -213,7 +212,7 @@ type Expirer interface {
 type Inspector interface {
 	// Walk returns the queues that have nodes, at least those at and below the
 	// prefix, in any order. It may return a queue twice, and take many requests.
-	// Its ctx has no deadline, and only ends with the session.
+	// The session sets no time limit.
 	Walk(ctx context.Context, prefix string) ([]string, error)
 }
 

@@ -12,12 +12,12 @@ import (
 
 // Watch implements driver.Session.
 func (s *Session) Watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
-	return s.newWatch(ctx, queue, func(context.Context) (driver.Watch, error) { return s.watch(queue, p, ahead...) })
+	return s.newWatch(ctx, queue, func(ctx context.Context) (driver.Watch, error) { return s.watch(ctx, queue, p, ahead...) })
 }
 
 // WatchQueue implements driver.Session.
 func (s *Session) WatchQueue(ctx context.Context, queue string) (driver.Watch, error) {
-	return s.newWatch(ctx, queue, func(context.Context) (driver.Watch, error) { return s.watchQueue(queue) })
+	return s.newWatch(ctx, queue, func(ctx context.Context) (driver.Watch, error) { return s.watchQueue(ctx, queue) })
 }
 
 func (s *Session) newWatch(ctx context.Context, queue string, arm func(context.Context) (driver.Watch, error)) (driver.Watch, error) {
@@ -33,13 +33,13 @@ func (s *Session) newWatch(ctx context.Context, queue string, arm func(context.C
 }
 
 // watch arms the watch before it looks at the queue, so as to miss no removal.
-func (s *Session) watch(queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
+func (s *Session) watch(ctx context.Context, queue string, p driver.Place, ahead ...driver.Node) (driver.Watch, error) {
 	w := s.watches.Arm(queue, p, ahead...)
 	names := []string{p.Name}
 	for _, n := range ahead {
 		names = append(names, n.Name)
 	}
-	now, err := s.compare(Query{Queue: queue, Names: names, Own: p.Name})
+	now, err := s.compare(ctx, Query{Queue: queue, Names: names, Own: p.Name})
 	if err != nil {
 		w.Stop()
 		return driver.Watch{}, err
@@ -68,9 +68,9 @@ func (s *Session) prove(queue string, nodes []Node, names ...string) {
 
 // watchQueue arms a watch that ends when the version of the queue changes. In a
 // store without versions it ends with the next notice or poll of the queue.
-func (s *Session) watchQueue(queue string) (driver.Watch, error) {
+func (s *Session) watchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
-	now, err := s.subscribe(Query{Queue: queue})
+	now, err := s.subscribe(ctx, Query{Queue: queue})
 	if err != nil || now.Version != 0 {
 		w.Stop()
 	}

@@ -120,3 +120,12 @@ func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	}
 	t.Error("the session does not end")
 }
+
+func TestDeleteNoticesThatTheSessionHasEnded(t *testing.T) {
+	c := newCaseWith(t, "session_timeout=1h")
+	s := newSession(t, c)
+	j := mustCreate(t, s, "1")
+	c.Exec(t, "SELECT dlock.end_session($1)", s.ID())
+	_, err := s.Store().Do(t.Context(), session.Change{Kind: session.Delete, Queue: "q", Place: j.Place, Cause: driver.Released})
+	assert.ErrorIs(t, err, driver.ErrSessionEnded, "not gone, which Unlock might take for its own doing")
+}

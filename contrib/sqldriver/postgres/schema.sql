@@ -324,7 +324,11 @@ BEGIN
         INTO removed, proven;
     status := 'ok';
     IF NOT FOUND THEN
-        status := 'gone';
+        ROLLBACK; -- because a session is locked before a queue
+        status := dlock.enter(p_session, p_generation);
+        IF status = 'ok' THEN
+            status := 'gone';
+        END IF;
     ELSIF proven IS NOT NULL THEN
         none := dlock.tell(p_queue, removed, p_why, proven);
         none := set_config('synchronous_commit', 'off', true);
