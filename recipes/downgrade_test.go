@@ -76,7 +76,7 @@ func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
 		w.unlock(inner)
 		entered := w.won(reader)
 		time.Sleep(time.Minute)
-		assert.EqualValues(w, 1, w.spent(before)[faults.OpRead], "to find the renamed node")
+		assert.LessOrEqual(w, w.spent(before)[faults.OpRead], int64(2), "the holder looks for its renamed node, but not for ever")
 		w.unlock(outer, entered)
 	})
 }
