@@ -42,8 +42,8 @@ func pair(run func(c *check, a, b session)) func(*check) {
 	return func(c *check) { run(c, c.session(), c.session()) }
 }
 
-// waiters is like pair, but both sessions have waited in the queue q, because a
-// driver need not send Released for releases by others.
+// waiters is like pair, but both sessions have waited in the queue q, because
+// some drivers listen for releases by other sessions only after a first wait.
 func waiters(run func(c *check, a, b session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.waitOnce(a, b, "q")

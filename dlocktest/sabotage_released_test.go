@@ -153,8 +153,8 @@ func (s *faulty) onRelease(f func(r *request)) {
 	})
 }
 
-// judges makes a watch of a node ahead send Released at its end if isRelease
-// returns true.
+// judges makes watches of a node ahead send Released when they end, whatever
+// the cause was, if isRelease returns true.
 func (s *faulty) judges(isRelease func(r *request) bool) {
 	unarmed(s)
 	s.after(faults.OpWatch, func(r *request) {

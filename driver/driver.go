@@ -44,10 +44,10 @@ type Connector interface {
 //   - All methods are safe for concurrent use.
 //   - A ctx limits only the call that it is passed to. The call returns promptly
 //     when ctx ends. A watch that the call has returned lives on.
-//   - Each request has a time limit of the driver's own. As nobody knows what an
-//     interrupted change has done, package recipes passes Delete a ctx that
-//     never ends or lasts for 2 s or more, and Create one that never ends or, if
-//     the store has just answered another Create, lasts longer than the caller's.
+//   - Each request has a time limit of the driver's own.
+//   - Nobody knows what an interrupted change has done. Package recipes therefore
+//     seldom interrupts one: Delete gets a ctx that lasts for at least 2 s, and
+//     Create one that lasts at least 50 ms longer than the ctx of the user's call.
 //   - After the end of the session, each method that takes a ctx returns an error
 //     that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if and only if a retry may succeed.
@@ -168,9 +168,9 @@ type Session interface {
 	// lock. If the driver sends the request again after a lost reply and finds
 	// the node gone, Delete returns nil, because the first request removed it.
 	//
-	// Callers may repeat Delete, however late. If an operator has removed the
-	// queue, another contender's node may have the name of p by then. A repeat
-	// never removes that node. The first Delete of p may remove it, but only if
+	// Callers may repeat Delete, however late. By then, an operator may have
+	// removed the queue, and another contender's node may have the name of p. A
+	// repeat must not remove that node. The first call of Delete may remove it if
 	// the session has not seen that p is gone.
 	//
 	// If Delete has returned nil or an error that matches [ErrUnavailable], a

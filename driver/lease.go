@@ -61,7 +61,7 @@ type Lease struct {
 	// reads these fields.
 	begun atomic.Bool  // whether from is set
 	from  atomic.Int64 // the start of the current term, as Instant.counted
-	over  atomic.Bool  // whether the lease has ended, so that err is set
+	over  atomic.Bool  // whether the lease has ended, and err is set
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun

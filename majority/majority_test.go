@@ -501,7 +501,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(10*soon, func() { assert.NoError(t, held.Unlock()) })
 		require.NoError(t, w.lock(m).Unlock(), "after several rounds")
-		for range 20 { // after many calls, the client waits longer between Connects than a call lasts
+		for range 20 { // so many that the back-off before a Connect exceeds the time of a call
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())

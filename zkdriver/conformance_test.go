@@ -52,7 +52,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set := c.(*connector).settings; set.layout != nil { // allow semaphores although other libraries would not wait for them: no client here uses one
+	if set := c.(*connector).settings; set.layout != nil { // here, no other library has to wait for a semaphore
 		anyKind := *set.layout
 		anyKind.lacks = nil
 		set.layout = &anyKind

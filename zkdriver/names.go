@@ -76,9 +76,8 @@ func predecessorOf(queue string) (before string, ok bool) {
 
 // keptValues is the node below which [driver.Inspector] values are stored. The
 // value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
-// is not below the queue's own node, because that node could then not be
-// removed, and Create counts its children. The no-break spaces keep these nodes
-// apart from queue names.
+// is not below the queue's own node, which is removed when it has no children.
+// The no-break spaces keep these nodes apart from queue names.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"

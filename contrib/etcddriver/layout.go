@@ -37,8 +37,8 @@ func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" +
 // same length, so comparing two stored values compares their tokens.
 func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
-// released returns the key that announces a release. It sorts before the keys
-// of the queue, so one watch covers both, but a list leaves it out.
+// released returns the key that announces a release. It sorts just before the
+// keys of the queue: a watch starts with it, and a list starts after it.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
 // nodeID returns the last part of a node's key: session and number.

@@ -57,8 +57,8 @@ type followed struct {
 // A waiter is far behind if its predecessor has at least farBehind nodes ahead.
 // The waiter's session then watches only the waiter's own node and the
 // predecessor, because sending every change of the queue to each of n waiters
-// takes n*n messages. These two watches announce no release, because their
-// events come in any order, and the waiter's own node might already be gone.
+// takes n*n messages. Two separate watches may report events in the wrong
+// order. So they announce no release: the waiter's own node might be gone, too.
 var farBehind = 16
 
 // farNodes has the keys to watch for a node that is far behind: see farBehind.

@@ -233,7 +233,7 @@ func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	})
 }
 
-// If a proxy sends a transaction twice, the first execution creates the node.
+// The second execution of the transaction finds the node of the first one.
 func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	twice := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {

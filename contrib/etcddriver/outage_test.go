@@ -311,8 +311,8 @@ func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A proxy may give up on a request that the server has received. If the client
-// library repeated it, Create would return a token that its node does not have.
+// A proxy may give up on a request that the server has received. The client
+// library must not repeat it.
 func TestARequestThatAProxyGivesUpIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []codes.Code{codes.Canceled, codes.DeadlineExceeded} {

@@ -59,7 +59,7 @@ func TestConformanceOnACluster(t *testing.T) {
 }
 
 func config(open func(t *testing.T, parameters string) *connector) dlocktest.Config {
-	var lossy sync.Map // the connectors of NewLossy, by test
+	var lossy sync.Map // by test: nil if NewLossy wants the connector, then the connector
 	config := castest.Config(func(t *testing.T) func() cas.KV {
 		parameters := "session_timeout=1s&empty_is_new=true"
 		if _, ok := lossy.Load(t); ok {

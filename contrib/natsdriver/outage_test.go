@@ -133,8 +133,8 @@ func TestASessionWritesNothingIntoANewStream(t *testing.T) {
 	require.Nil(t, e.Value)
 }
 
-// A cluster of three or five loses its leader. Then the leader is cut off with
-// a minority, but its clients continue to ask it.
+// In each round, the leader of a cluster of three or five servers is killed.
+// Then the new leader is cut off with a minority, but clients still ask it.
 func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")

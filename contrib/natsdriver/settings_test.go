@@ -203,7 +203,7 @@ func TestAnOldServerIsRefused(t *testing.T) {
 
 func TestCheckOfAHealthyServer(t *testing.T) {
 	server := natstest.Shared(t)
-	doctortest.Run(t, open(t, server, "session_timeout=3s")).Healthy(t) // the check waits for the grace, which is as long
+	doctortest.Run(t, open(t, server, "session_timeout=3s")).Healthy(t)
 	doctortest.Run(t, open(t, server, "empty_is_new=true")).Has(t, driver.Warning, "empty_is_new", "leave")
 	off := natstest.Start(t, natstest.With("accounts { A: {users: [{user: u, password: p}]} }"))
 	doctortest.Check(t, Driver{}, "nats://u:p@"+off.Addr()).Has(t, driver.Problem, "not enabled", "turn JetStream on")

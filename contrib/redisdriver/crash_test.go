@@ -66,8 +66,8 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
 }
 
-// A master that Sentinel has replaced may accept heartbeats until after the
-// grace, so the session must leave it earlier.
+// A master that Sentinel has replaced may still accept heartbeats when the new
+// master already grants locks. A session must therefore leave it before.
 func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
 	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 		master, next := redistest.Start(t), redistest.Start(t)

@@ -225,7 +225,7 @@ func detach[T any](ctx context.Context, f func() (T, error), late func(T, error)
 	}
 }
 
-// carry runs on its own goroutine, even if the caller of send gives up.
+// carry makes one request, with its faults, even if the caller gives up.
 func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	got.request = o.Request
 	r := &got.request

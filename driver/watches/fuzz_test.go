@@ -138,7 +138,7 @@ func play(t *testing.T, calls []byte) {
 			version := int(arg >> 4 & 3)
 			before := len(all)
 			var released driver.Node
-			if i := arg >> 1 & 3; calls[0] >= 128 && arg>>i&1 == 0 { // place(i) is not listed, so it may have been released
+			if i := arg >> 1 & 3; calls[0] >= 128 && arg>>i&1 == 0 {
 				released = place(int64(i)).Node
 			}
 			mark := s.Mark()

@@ -415,7 +415,8 @@ func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os
 
 // await waits until the command and all processes that it started have ended,
 // and returns the exit status. If the lock is lost meanwhile, await ends these
-// processes and returns the lock's error. If dlock dies, await kills them.
+// processes and returns the lock's error. If the parent process, dlock, dies,
+// await kills them.
 func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(h.margin/8, 1))
 	defer tick.Stop()

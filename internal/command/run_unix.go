@@ -274,8 +274,8 @@ func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 }
 
 // killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none of them is left and the given
-// channel, unless it is nil, is closed.
+// the process group. It returns when none of them is left. If alone is not nil,
+// it also waits until alone is closed.
 func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -55,7 +55,7 @@ func judge(r *run, interrupted bool) *verdict {
 	return v
 }
 
-// judgeLock compares each two holds that could not share the lock.
+// judgeLock checks each pair of holds that could not share the lock.
 func judgeLock(held []*attempt) []*check {
 	alone := &check{name: "alone", fine: "no other worker held the lock together with a writer"}
 	order := &check{name: "order", fine: "first come, first served, if two could not share the lock"}

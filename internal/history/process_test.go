@@ -28,7 +28,7 @@ type process struct {
 	paused         bool
 	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
 	lostAt         time.Time // when a message of the client was last lost
-	suspect        bool      // whether the method suspected has recorded a cause of losses
+	suspect        bool      // whether a fault that may cost the session its lease was recorded
 }
 
 type cut struct{ requests, replies bool }

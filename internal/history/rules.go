@@ -93,8 +93,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return !a.lacks(ahead)
 }
 
-// takes returns how many semaphore units a takes from the contender behind it:
-// all of them if the two cannot hold the lock together.
+// takes returns how many semaphore units a takes from the contender behind it.
+// If the two cannot hold the lock together, a takes all Units.
 func (a *attempt) takes(behind *attempt) int {
 	switch {
 	case a.units > 0 && behind.units > 0:

@@ -41,7 +41,7 @@ var kits = map[string][]string{
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestFaults(t *testing.T) {
-	t.Setenv(history.Directory, t.TempDir()) // for histories of faulty code, which package histories must not check
+	t.Setenv(history.Directory, t.TempDir()) // not where the histories of correct code are
 	all, err := readPatches()
 	if err != nil {
 		t.Fatal(err)

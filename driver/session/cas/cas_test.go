@@ -328,8 +328,8 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 	})
 }
 
-// A heartbeat between the search for an ended session and the removal of its
-// key saves the session. Nor does reading old data cost a session its nodes.
+// A session with heartbeats keeps its nodes, even if another session has read
+// old data, or has found the session ended just before a heartbeat.
 func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -103,7 +103,6 @@ func (m *shared) write(e Entry, others ...Entry) (int64, error) {
 
 func (m *memory) Close() error { return nil }
 
-// noticing is a memory with notices.
 type noticing struct{ *memory }
 
 func (m noticing) Watch(ctx context.Context, _ string, begun func(), changed func(Entry)) error {

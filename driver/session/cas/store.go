@@ -264,8 +264,10 @@ func (s *store) unguarded() bool {
 }
 
 // confirm makes sure that the session existed when a node was added. The node
-// of an ended session would block the queue until other sessions find it. If
-// the read is refused, the error is not Refused, because the node is there.
+// of an ended session would block the queue until other sessions find it.
+//
+// Even if the store refuses the read, the error says that the outcome is
+// unknown, because the node is there.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
 	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -330,7 +332,7 @@ func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, er
 }
 
 // Beat returns zero, so that the session calls Expire at once. It asks for the
-// generation after its write, which may have been made in a new one.
+// generation after its write, because a new one may begin before the write.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	err := s.sign(ctx, false)
 	if g, ok := s.kv.(Generational); ok {

@@ -13,7 +13,7 @@ type run struct {
 	rules    *rules
 	rand     *rand.Rand
 	now      time.Duration
-	events   []event // sorted by time, the next one at the end
+	events   []event // latest first, so that the next one is at the end
 	ids      int
 	servers  []*server
 	clients  []*client

@@ -142,7 +142,7 @@ func (h *steadyHolder) await(t *testing.T) {
 const quick = 3 * time.Second
 
 // requireHeld requires that an outage of at most quick has not cost the holder
-// its lock. If a longer outage has, the holder acquires the lock again.
+// its lock. If a longer outage has cost it, the holder acquires the lock again.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Expiries of hand-written locks, and session timeouts of dlock.
+// How long hand-written locks last, and session timeouts of dlock.
 const (
 	soon  = 500 * time.Millisecond
 	never = time.Hour

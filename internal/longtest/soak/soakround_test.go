@@ -19,13 +19,12 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Some workers have no actors that take locks briefly, so their sessions seldom
-// write. A server that is cut off from its leader still answers the reads of
-// such a session. Those answers must not prolong the session's lease.
+// Workers without actors seldom write. If their server is cut off from its
+// leader, it still answers reads, which must not prolong the session's lease.
 var team = []struct {
 	timeout time.Duration // session timeout
-	actors  int
-	direct  bool // connects without proxies
+	actors  int           // how many goroutines take locks briefly
+	direct  bool          // connects without proxies
 }{
 	{2 * time.Second, 3, false},
 	{2 * time.Second, 0, false},

@@ -78,7 +78,7 @@ func TestNoTwoHoldersDuringTheChange(t *testing.T) {
 	assert.EqualValues(t, 1, shared.kept.epoch)
 }
 
-// Only programs of neighbouring steps exclude each other.
+// Programs exclude each other if their steps are equal or adjacent.
 func TestWhichStepsExcludeEachOther(t *testing.T) {
 	start := stores(t)
 	programs := []clients{start(1), start(2), start(3)}
