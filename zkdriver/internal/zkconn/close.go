@@ -13,7 +13,7 @@ import (
 var errClosed = errors.New("closed")
 
 const (
-	// abandonWait limits how long a failed Dial waits for its shutdown.
+	// abandonWait is how long a failed Dial waits for its Conn to shut down.
 	abandonWait = 25 * time.Millisecond
 	// closeTimeout is how long the server may take to confirm the end of the
 	// session. It grows with each attempt, up to maxCloseTimeout.
@@ -71,7 +71,7 @@ func closesWithin(c <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// endInStore uses a new connection, because go-zookeeper is closed.
+// endInStore ends the session on a new connection: go-zookeeper's is closed.
 func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
@@ -110,7 +110,7 @@ func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
-	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more addresses would leave too little time for each
+	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more tries would leave too little time for each
 	for range tries {
 		address, _ := d.Next()
 		err := d.endSessionAt(ctx, address, timeout/time.Duration(tries))
@@ -132,7 +132,7 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, timeout time.
 	deadline, _ := ctx.Deadline()
 	c := newFrameConn(raw, d, deadline)
 	defer c.Close()
-	c.Write(d.reattachRequest()) // sets the connection's deadline; if it fails, so does the read below
+	c.Write(d.reattachRequest()) // also sets the deadline; after an error, the read fails
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address in brackets
 	SessionTimeout time.Duration // requested; the server may grant another one
 	ConnectTimeout time.Duration // how long Dial tries
-	LeaseMargin    time.Duration // how much earlier than the store's session the lease ends; 0: a quarter of the granted timeout
+	LeaseMargin    time.Duration // the lease ends this long before the session; 0: a quarter of the granted timeout
 	Tick           time.Duration // the ensemble's tickTime; 0: unknown
 
 	TLS TLS
@@ -29,9 +29,9 @@ type Config struct {
 	// It is a function so that printing a Config reveals no password.
 	Logins func() [][]byte
 
-	// HasNodes reports whether the session has nodes. While it has, only an
-	// answered write renews the lease; otherwise an answered Sync is enough. It
-	// is called often, from any goroutine, and must not block.
+	// HasNodes reports whether the session has nodes. If it has none, answered
+	// Syncs renew the lease; otherwise only answered writes do: see keepalive.
+	// HasNodes is called often, from any goroutine, and must not block.
 	HasNodes func() bool
 
 	Events Events
@@ -86,7 +86,7 @@ type Conn struct {
 	dialer    *dialer
 	client    *zk.Conn
 	events    <-chan zk.Event
-	lease     *driver.Lease // like keepalive, set when the session has begun
+	lease     *driver.Lease // nil until the session has begun, as is keepalive
 	keepalive *keepalive
 	workers   workers
 
@@ -96,8 +96,8 @@ type Conn struct {
 
 	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
-	endedThere  bool               // whether a server has confirmed the end of the session; used only within closes
-	endAttempts int                // number of attempts to end the session in the store; used only within closes
+	endedThere  bool               // whether a server has confirmed the session's end; guarded by closes
+	endAttempts int                // attempts to end the session in the store; guarded by closes
 }
 
 // Lease returns the session's lease, whose error says why the session has
@@ -117,9 +117,9 @@ func (c *Conn) Connection() uint64 { return c.keepalive.connection() }
 // Describe returns what is known of the session, except its password.
 func (c *Conn) Describe() driver.SessionInfo { return c.dialer.describe() }
 
-// Outage returns how long, at the least, a holder keeps its locks while it is
-// cut off, and how long an outage may be without ever costing them. It assumes
-// that round trips take as long as they did lately.
+// Outage returns kept, the shortest time for which a holder that is cut off
+// keeps its locks, and survived, the longest outage that never costs a lock.
+// Both assume that round trips take as long as they did lately.
 func (c *Conn) Outage() (kept, survived time.Duration) { return c.keepalive.outage() }
 
 // failed passes an error to the lease, which quotes it if the lease runs out.
@@ -139,8 +139,8 @@ func (c *Conn) end(cause error) {
 // Dial begins a session and waits for the server to confirm it, at most for
 // Config.ConnectTimeout. If ctx ends first, the error matches that of ctx. Any
 // other error matches driver.ErrUnavailable if another attempt may succeed.
-// After an error, Dial closes any session that it has begun. If the server does
-// not answer that request, it may keep the session until the session timeout.
+// After an error, Dial closes any session that it has begun. If no server
+// confirms that, the session may live on until its timeout.
 func Dial(ctx context.Context, config Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("zkdriver: connect: %w", err)
@@ -219,9 +219,8 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// Never resume a session after its lease has ended, not even to end it in
-	// the store: endInStore does that. go-zookeeper would set its watches again
-	// while shutting down, which is a data race in go-zookeeper.
+	// Never resume a session whose lease has ended. go-zookeeper is being shut
+	// down then, and would set its watches again, which is a data race there.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}

@@ -189,6 +189,6 @@ func tlsFor(c *tls.Config, address string) *tls.Config {
 // certificateRefused reports whether one side refused the other's certificate.
 func certificateRefused(err error) bool {
 	var verification *tls.CertificateVerificationError
-	var alert *net.OpError // the type of an error that reports an alert of the other side
+	var alert *net.OpError // how crypto/tls reports an alert from the peer
 	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
 }

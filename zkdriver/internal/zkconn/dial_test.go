@@ -40,8 +40,6 @@ func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	})
 }
 
-// The name has several addresses. Only one has a server; the listeners at the
-// others close each connection at once.
 func TestEveryAddressOfANameIsDialled(t *testing.T) {
 	_, port, err := net.SplitHostPort(zktest.Shared(t).Addr())
 	require.NoError(t, err)

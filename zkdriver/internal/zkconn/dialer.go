@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session, and ends the session if a reply
-// names another one. It implements zk.HostProvider and zk.Dialer.
+// dialer makes the connections of one session, and ends that session if a
+// server replies with another. It implements zk.HostProvider and zk.Dialer.
 type dialer struct {
 	config Config
 	hosts  []string // the hosts of config, in random order
@@ -32,7 +32,7 @@ type dialer struct {
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
 	connections   atomic.Uint64 // number of finished handshakes
-	round         atomic.Int64  // number of attempts that it takes to try every address of every host once
+	round         atomic.Int64  // number of attempts after which every address was tried
 	zxid          atomic.Int64  // zxid of the last reply
 
 	mu       sync.Mutex
@@ -41,7 +41,7 @@ type dialer struct {
 	known    map[string][]string // addresses of each host in dialling order: see lookUp
 	attempts int                 // number of attempts to connect since a server last answered
 	conn     *frameConn
-	attached bool          // whether conn has completed its handshake and was not given up
+	attached bool          // whether conn has finished its handshake and not failed since
 	ready    chan struct{} // closed while attached is true
 	server   string        // address of the last server that accepted the session
 	session  int64
@@ -49,7 +49,7 @@ type dialer struct {
 	timeout  time.Duration
 	cancel   context.CancelFunc // ends the current dial
 	lastErr  error              // error of the last attempt
-	refused  int                // number of consecutive attempts with an error that a retry cannot change
+	refused  int                // number of consecutive attempts with a permanent error
 	fatal    chan struct{}      // closed when refused reaches round
 }
 
@@ -273,7 +273,7 @@ func (d *dialer) attach(c *frameConn, r connectReply) error {
 	return nil
 }
 
-// setAttached wakes those who wait for a connection. The caller holds d.mu.
+// setAttached keeps d.ready in step with d.attached. The caller holds d.mu.
 func (d *dialer) setAttached(attached bool) {
 	switch {
 	case attached == d.attached:
@@ -364,7 +364,7 @@ func (d *dialer) close() {
 	d.closeLocked()
 }
 
-// closeUnlessBegun reports whether the session has begun.
+// closeUnlessBegun returns true, without closing, if the session has begun.
 func (d *dialer) closeUnlessBegun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,9 +22,8 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// To set the watches again, go-zookeeper asks for all changes since the last
-// zxid that the session has seen. An earlier request could set a new watch,
-// which an older change would then end.
+// When the watches are set again, the server reports older changes. Such a
+// report would end a watch that a request had set before.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())
@@ -34,7 +33,7 @@ func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	path := server.Chroot(t)
 	c := mustDial(t, config)
 	c.dialer.mu.Lock()
-	c.dialer.maxRequestPause = bound // long enough for the watches to be set even on a slow machine
+	c.dialer.maxRequestPause = bound // long enough even for a slow machine
 	c.dialer.mu.Unlock()
 	_, _, err := c.WatchData(path)
 	require.NoError(t, err)

@@ -25,16 +25,16 @@ const maxRequestPause = 500 * time.Millisecond
 // network. It does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
-//   - It reads the connect reply, and refuses one for another session.
-//   - If a write fails, it closes the connection. go-zookeeper notices that when
-//     it reads, and so sees all failures in the same way.
-//   - After a reconnect it delays requests until go-zookeeper has set the
-//     watches again, as of the last zxid that the session had seen before. If a
-//     request set a new watch first, an older change could end the new watch.
-//   - It tracks the last zxid that the session has seen, and writes it into the
-//     requests that connect and set watches. It hides zxids from go-zookeeper,
-//     which has a data race there: one goroutine reads the last zxid to set the
-//     watches while another may write it.
+//   - It refuses a connect reply for another session.
+//   - If a write fails, it closes the connection, so that go-zookeeper sees
+//     every failure when it reads.
+//   - After a reconnect, it delays requests until go-zookeeper has set the
+//     watches again. The server then reports the changes since the last zxid
+//     seen before. Such a report would also end a watch that a request had
+//     just set.
+//   - It writes the last zxid that the session has seen into the requests that
+//     connect and set watches. It hides zxids from go-zookeeper, which would
+//     have a data race: its goroutines access the last zxid without a lock.
 //   - It notices when the server has confirmed the end of the session.
 //   - It refuses replies of the wrong shape: see checkShape.
 //
@@ -47,7 +47,7 @@ type frameConn struct {
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // whether the connect request has been sent
-	since          int64          // last zxid that the session had seen before this connection; 0 on its first one
+	since          int64          // last zxid seen before this connection; 0 on the first
 
 	// The fields below are used only by the reading goroutine.
 	in            *bufio.Reader
@@ -70,7 +70,7 @@ type frameConn struct {
 	timer   *time.Timer
 }
 
-// connOwner is the session that a connection belongs to: the dialer.
+// connOwner has the methods of the dialer that a frameConn calls.
 type connOwner interface {
 	logins() [][]byte
 	sessionID() int64 // 0 before the session has begun
@@ -140,7 +140,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opPing {
-		return length, nil // drop the ping: the Conn sends its own heartbeats, and go-zookeeper does not need the answer
+		return length, nil // drop it, because the Conn sends its own heartbeats
 	}
 	switch opcode {
 	case opClose:

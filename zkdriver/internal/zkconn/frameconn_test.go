@@ -51,9 +51,7 @@ func TestWriteErrorShowsWhenReading(t *testing.T) {
 	require.Error(t, err)
 }
 
-// When a session connects to a server, it must name the last zxid that it has
-// seen. go-zookeeper must not see zxids, because it accesses the last one
-// without a lock.
+// go-zookeeper accesses the last zxid without a lock, so it must see no zxids.
 func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	c, there := newPair(t)
 	go func() {
@@ -86,7 +84,7 @@ func TestRequestsNameTheLastZxidAndGoZookeeperSeesNone(t *testing.T) {
 	defer here.Close()
 	again := newFrameConn(here, c.owner, time.Now().Add(bound))
 	expectZxid(again, next, make([]byte, 44), connectZxid)
-	c.owner.lastZxid().Store(8) // as if a request had been answered before the watches were set
+	c.owner.lastZxid().Store(8) // as if another request had been answered first
 	expectZxid(again, next, setWatches, setWatchesZxid)
 }
 

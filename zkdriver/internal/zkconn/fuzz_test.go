@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed is a connection to a server that sends the bytes of in and ignores what
-// it receives.
+// feed is a connection to a server that sends the bytes of the field in, and
+// ignores what it receives.
 type feed struct {
 	net.Conn
 	in     io.Reader
@@ -55,7 +55,7 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 }
 
 // FuzzHandshake answers a connect request with arbitrary bytes. The handshake
-// must either attach to the session that they name, or close the connection.
+// must attach to the session that the bytes name, or close the connection.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -137,8 +137,8 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that requests are sent unchanged and in order, except
-// that pings are dropped and that the request that sets the watches may
+// FuzzRequests checks that requests are sent unchanged and in order. There are
+// two exceptions: pings are dropped, and the request to set the watches may
 // overtake delayed requests.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)

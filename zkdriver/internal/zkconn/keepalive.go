@@ -38,11 +38,11 @@ import (
 //	        answered write of the same connection as m
 //
 // Both instants only grow, and survive a reconnect. On a new connection, strong
-// does not change until a write has been answered on it. While the session has
-// a node, the lease counts from strong, whether the node holds a lock or waits
-// for one. Otherwise it counts from the later of the two instants. Before Create
-// returns a node, the lease is set back to strong. The lease ends T - M after
-// the instant that it counts from.
+// does not change until a write has been answered on it. The lease ends T - M
+// after the instant that it counts from. While the session has a node, that is
+// strong, whether the node holds a lock or waits for one. Otherwise, it is the
+// later of the two instants. Before Create returns a node, the lease is set
+// back to strong.
 //
 // # Why no other session is granted a lock before the lease ends
 //
@@ -97,7 +97,7 @@ import (
 type keepalive struct {
 	lease    *driver.Lease
 	hasNodes func() bool
-	wake     chan struct{} // wakes run, because the time of the next heartbeat may have changed; capacity 1
+	wake     chan struct{} // wakes run to compute its next step again
 
 	mu       sync.Mutex
 	schedule *schedule

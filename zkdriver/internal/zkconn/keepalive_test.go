@@ -93,7 +93,7 @@ func TestTheFirstNodeSetsTheLeaseBack(t *testing.T) {
 	require.ErrorIs(t, r.countFromWrite(), driver.ErrUnavailable, "the latest write was long ago")
 	r.hasNodes = func() bool { return false }
 	sent := r.lease.Now()
-	for range 4 { // these Syncs are sent after the write that is answered below
+	for range 4 { // sent after the write that is answered below
 		r.pass(hour / 8)
 		r.answer(toLeader)
 	}

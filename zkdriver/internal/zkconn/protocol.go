@@ -18,7 +18,7 @@ const (
 	opSetACL          = 7
 	opSync            = 9
 	opPing            = 11
-	opGetChildren     = 12 // GetChildren2 in ZooKeeper, whose reply includes a Stat
+	opGetChildren     = 12 // ZooKeeper's GetChildren2, with a Stat in the reply
 	opCheck           = 13
 	opMulti           = 14
 	opCreateContainer = 19
@@ -86,7 +86,7 @@ func checkEvent(event []byte) error {
 	return nil
 }
 
-// replyShape checks the shape of a reply. A malformed one sets the field wrong.
+// replyShape parses a reply. If the reply is malformed, wrong becomes true.
 type replyShape struct {
 	rest  []byte
 	wrong bool
@@ -163,8 +163,8 @@ func (r *replyShape) bytes() {
 	}
 }
 
-// each parses a list by calling item for each element. The argument size is the
-// minimum size of an element, which limits their number in a reply.
+// each parses a list by calling item for each element. Elements have at least
+// the given size, so the length of the reply limits how many it can hold.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {
@@ -181,9 +181,9 @@ func (r *replyShape) each(size int, item func()) {
 // maxPrinted is the length in bytes above which Printable shortens a text.
 const maxPrinted = 1024
 
-// Printable returns s in a form that is safe in an error text, because other
-// clients choose the names of their nodes. It shortens a long text, and quotes
-// a text that has unprintable characters.
+// Printable makes s safe to print in an error. Other clients choose the names
+// of their nodes, so Printable shortens a long name, and quotes one that has
+// unprintable characters.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		const end = 32 // bytes kept at the end, which include a node's sequence

@@ -48,11 +48,10 @@ func (c *Conn) Sync(path string) error {
 	return c.ask(toLeader, func() error { _, err := c.client.Sync(path); return err })
 }
 
-// CountFromWrite makes the lease count from an answered write. It must be
-// called after Create has made a node, when HasNodes already returns true, and
-// before Create returns: see keepalive. The Create itself is such a write,
-// unless the session has reconnected since. Then CountFromWrite sends another
-// write.
+// CountFromWrite makes the lease count from an answered write, as it must while
+// the session has a node: see keepalive. Call it before a new node is returned
+// to the caller of Create, when HasNodes already returns true. If the session
+// has reconnected since the node was made, CountFromWrite sends another write.
 func (c *Conn) CountFromWrite() error {
 	err := c.keepalive.countFromWrite()
 	if !errors.Is(err, errNoWrite) {
@@ -179,8 +178,9 @@ func (c *Conn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 }
 
 // AfterSend calls the function run once, when a transaction that contains the
-// given bytes is written to a connection. Requests made by run are written
-// after it and, on the same connection, answered after it. run must not block.
+// given bytes is written to a connection. Requests made by run are sent after
+// the transaction, and answered after it if the connection is the same. The
+// function run must not block.
 //
 // The function cancel prevents the call, or returns false if it is too late.
 func (c *Conn) AfterSend(contents []byte, run func()) (cancel func() bool) {
@@ -222,10 +222,10 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 	}
 }
 
-// Await runs job on its own goroutine and returns the result, or an error as
-// soon as ctx or the session ends. Since go-zookeeper takes no context, the job
-// itself continues in that case. The function late, if not nil, then gets its
-// result.
+// Await runs job on its own goroutine and returns the job's result. If ctx or
+// the session ends first, Await returns an error at once. The job continues,
+// because go-zookeeper takes no context, and passes its result to the function
+// late, if that is not nil.
 //
 // If the session has no connection, Await waits for one before it starts the
 // job, because go-zookeeper would queue the request and send it even after the
@@ -317,9 +317,6 @@ var refusals = []error{
 
 // Unanswered reports whether err means that no answer has arrived, so that the
 // server may or may not have carried out the request.
-//
-// zk.ErrNoServer, by which go-zookeeper reports that it never sent the request,
-// does not occur, because dialer.Next always returns a server.
 func Unanswered(err error) bool {
 	return !isAny(err, refusals...) && !strings.HasPrefix(err.Error(), unknownCode) && !errors.Is(err, zk.ErrInvalidPath)
 }

@@ -12,12 +12,12 @@ import (
 // keepalive explains the rules, and what T, M, g, a touch and a proof are.
 type schedule struct {
 	timeout   time.Duration // T: the session timeout that the server has granted
-	term      time.Duration // T - M: how long the lease lasts after the instant that it counts from
-	gap       time.Duration // g: a proof proves the touches answered at least this long before it was sent
-	addresses int           // number of addresses that the session may connect to, over all hosts
+	term      time.Duration // T - M: how long a lease lasts
+	gap       time.Duration // g: least time from a touch's answer to its proof
+	addresses int           // number of addresses of all hosts
 
-	// The lease counts from strong while the session has a node, and otherwise
-	// from the later of the two. Both survive a reconnect.
+	// Instants that the lease counts from: strong while the session has a node,
+	// otherwise the later of the two. A reconnect leaves both unchanged.
 	weak, strong driver.Instant
 
 	roundTrip time.Duration // estimated time from a request to its answer
@@ -26,7 +26,7 @@ type schedule struct {
 	attached   bool
 	touches    [64]touch // a ring buffer; newest is the index of the latest touch
 	newest     int
-	proven     driver.Instant // when the latest touch known to have renewed the session was sent
+	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
 	lastProof  driver.Instant // when the latest write or Sync was sent, answered or not
 	lastWrite  driver.Instant // when the latest write was sent
@@ -81,9 +81,9 @@ func (s *schedule) answerTimeout() time.Duration {
 	return timeout
 }
 
-// connected starts a connection, whose connect request was sent at asked.
-// The first connection has created the session, which counts as a write sent at
-// asked. A later connection has proved nothing yet, so a heartbeat is due.
+// connected starts a connection. Its connect request was sent at the instant
+// asked. The first connection has created the session, which counts as a write.
+// A later connection has proved nothing yet, so a heartbeat is due.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -97,8 +97,8 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage implements [Conn.Outage]. The time survived is shorter, because
-// reconnecting takes a pause and three round trips.
+// outage implements [Conn.Outage]. The result survived is shorter than kept,
+// because reconnecting takes a pause and three round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
@@ -162,8 +162,8 @@ func (s *schedule) leaseStart(hasNodes bool) driver.Instant {
 // each heartbeat proves the n-th one before it. To do so, n intervals must
 // cover the gap plus a round trip r.
 //
-// A renewed lease counts from an instant up to gap + 2r + p ago, so p shrinks
-// as r grows.
+// Just before a renewal, the lease counts from gap + 2r + p ago. As r grows, p
+// shrinks, to keep that sum below 4/5 of the term.
 func (s *schedule) interval(r time.Duration) (p time.Duration, n int) {
 	most := s.term * 4 / 5
 	n = 1
@@ -200,8 +200,7 @@ func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Du
 		// A Sync sent for another reason must not postpone the write.
 		wait = min(wait, time.Duration(n+1)*p-now.Sub(s.lastWrite))
 	}
-	// A heartbeat sent slightly too early proves no further touch. Wait a
-	// little longer if the heartbeat then proves one.
+	// Wait a little longer if the heartbeat then proves one more touch.
 	if t, found := s.oldestUnproven(); found {
 		if ripe := s.gap - now.Sub(t.answered); ripe > wait && ripe <= wait+p/2 {
 			wait = ripe

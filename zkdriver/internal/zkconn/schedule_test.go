@@ -31,7 +31,7 @@ type world struct {
 	down     bool  // whether the network between session and server is down
 	refusing bool  // whether the server refuses connections
 	trip     time.Duration
-	touched  bool // whether the session has sent a request since the server last reported to the leader
+	touched  bool // whether the server must report the session to the leader
 	severed  bool // whether the server and the leader are cut off from each other
 	deposed  bool // whether the leader has lost its quorum
 	expiry   time.Time
@@ -112,8 +112,8 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass calls deliver, with w.mu held, after half a round trip. Messages arrive
-// in order. The caller holds w.mu.
+// pass calls deliver after half a round trip. Messages arrive in order. Both
+// functions are called with w.mu held.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -136,7 +136,7 @@ func (w *world) pass(l *line, deliver func()) {
 func (w *world) arrive(l *line, r reach, answered func()) {
 	w.touched = true
 	if r != toServer && w.severed || r == toQuorum && w.deposed {
-		return // no answer: the server waits for its leader, or the leader for a quorum
+		return // not answered without the leader or its quorum
 	}
 	w.pass(l, func() { go answered() })
 }
@@ -225,10 +225,10 @@ func (w *world) heal() {
 	})
 }
 
-// phases is the number of sessions in which the function each runs a scenario.
 const phases = 25
 
-// each runs a scenario in several sessions, at different times between writes.
+// each runs a scenario in several sessions, which differ in how long ago the
+// latest write was sent.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	for i := range phases {
@@ -404,7 +404,7 @@ func TestASuddenlyLongRoundTripIsSurvived(t *testing.T) {
 func TestCostOfASessionAtRest(t *testing.T) {
 	for _, x := range []struct {
 		worldConfig
-		writes, requests float64 // maximum numbers per session timeout; requests includes writes
+		writes, requests float64 // maxima per session timeout; writes count as requests
 	}{{notStated, 3, 9}, {tickStated, 4.5, 9}, {atRest, 0, 9}, {twoTicks, 3, 9}, {halfMargin, 3, 9}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, x.worldConfig)
@@ -420,8 +420,8 @@ func TestCostOfASessionAtRest(t *testing.T) {
 	}
 }
 
-// A request other than a heartbeat, such as a Create, may be a proof. It proves
-// less than a heartbeat, so it must not postpone the next one for long.
+// A Create is a proof, too: see keepalive. But it proves less than a heartbeat,
+// so it must not postpone the next heartbeat for long.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{notStated, tickStated, atRest, atRestStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {
