@@ -18,9 +18,9 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin calls the function use with a client that has superuser rights. It
-// retries if the connection breaks, so use must be idempotent. Then it closes
-// the client, whose pings would count in [Server.Requests].
+// admin passes a client with superuser rights to the function use. It retries
+// if the connection breaks, so use must be idempotent. Finally it closes the
+// client, because the client's pings would count in [Server.Requests].
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

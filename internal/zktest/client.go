@@ -39,8 +39,8 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect waits until the client has a session, because before that,
-// go-zookeeper tries each server once, too little on a busy machine.
+// connect waits until the client has a session. Before that, requests fail once
+// go-zookeeper has tried each server, which is too early on a busy machine.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}

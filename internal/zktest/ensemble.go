@@ -46,7 +46,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	zooKeeper.StartAll(t, n, func(s *testenv.Server, all []*testenv.Server) ([]string, func() bool) {
 		i := slices.Index(all, s)
 		if i == 0 {
-			e.close() // a no-op, unless StartAll begins again because a port was taken
+			e.close() // closes the proxies of an earlier attempt by StartAll
 			e.Servers = nil
 			s.Must(e.connect(all))
 		}
@@ -99,9 +99,9 @@ func newPeerLink(to *testenv.Server) (*peerLink, error) {
 
 // serveLinks makes the proxies accept connections.
 //
-// Election connections must not bypass the proxies. A server may close one and
-// dial back to the address in its first message, so the proxy replaces that
-// address by that of the opposite proxy.
+// A server begins an election connection with its own address, to which the
+// other server may dial back. The proxy replaces that address by that of the
+// opposite proxy, so that no connection bypasses the proxies.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -269,9 +269,9 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 // busy machine may lose their leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the servers until enough returns true. Its argument has the
-// servers' indices by what they answer: "leader" or "follower", "down" if the
-// server is stopped, or a text that begins with noAnswer.
+// wait polls the servers until the function enough returns true. The map modes
+// has the indices of the servers in each mode: "leader", "follower", "down" if
+// the server is stopped, or a text that begins with noAnswer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string][]int) bool) {
 	t.Helper()
 	var modes map[string][]int

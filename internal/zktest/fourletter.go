@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// words counts the four-letter words sent to a server. If there are several
-// Server values for one server, they share it.
+// words counts the four-letter words sent to a server. All Server values for
+// that server share one words value.
 type words struct {
 	mu sync.Mutex // held while a four-letter word is unanswered
 	// sent is the number of four-letter words sent since startCounting, guarded
@@ -93,8 +93,8 @@ var errNotServing = errors.New("no numbers")
 
 const packetsReceived = "zk_packets_received"
 
-// startCounting makes Requests count from now on. It is called when the server
-// is ready. A server without a quorum has counted no packets yet.
+// startCounting makes Requests count from now on. It succeeds on a server
+// without a quorum, because such a server has counted no packets yet.
 func (s *Server) startCounting() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,12 +107,12 @@ func (s *Server) startCounting() error {
 }
 
 // Requests returns the number of packets that clients have sent to the server.
-// Subtract an earlier result to count those in between.
+// To count the packets of a period, subtract the result at its beginning.
 //
-// It is the server's zk_packets_received minus the four-letter words sent by
-// this package. It includes all requests (a Multi counts as one), new
-// connections, the closing of sessions, and pings. go-zookeeper sends a ping
-// every third of the session timeout, so use long timeouts for exact counts, or
+// The result is zk_packets_received without the four-letter words sent by this
+// package. It includes all requests (a Multi counts as one), new connections,
+// the closing of sessions, and pings. go-zookeeper sends a ping every third of
+// the session timeout, so use long timeouts for exact counts, or
 // [Proxy.Frames], which counts each operation separately. In an ensemble, the
 // count starts over after each election.
 func (s *Server) Requests(t testing.TB) int64 {

@@ -33,9 +33,8 @@ func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// maxFrame distinguishes packets from bytes of another protocol. Every packet
-// is shorter, whereas the first bytes of TLS or of a four-letter word, read as
-// a length, are a greater number.
+// maxFrame tells packets from other protocols. Packets are shorter, but the
+// first four bytes of TLS or of a four-letter word form a greater number.
 const maxFrame = 16 << 20
 
 const headerSize = 4

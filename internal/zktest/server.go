@@ -41,7 +41,7 @@ var (
 	Main         = zooKeeper.Main
 )
 
-// RequireSlowDisk is like [RequireClock], for [WithSlowDisk].
+// RequireSlowDisk skips or fails the test if [WithSlowDisk] would not work.
 func RequireSlowDisk(t testing.TB) {
 	t.Helper()
 	zooKeeper.RequireCompiled(t, "a slow disk", testenv.CheckSlowDisk())
@@ -66,7 +66,7 @@ type settings struct {
 	tls      bool
 	slowDisk bool
 	clock    bool
-	// ready replaces [Server.serving] for the servers of an ensemble.
+	// ready is [Server.serving], or [Server.listening] in an ensemble.
 	ready func(*Server) bool
 }
 
@@ -183,8 +183,8 @@ func Shared(t testing.TB) *Server {
 	}), &wordsToShared}
 }
 
-// configure writes the configuration of a server. The command disables the
-// optimizing compiler, from which a server for one test would not benefit.
+// configure writes the configuration of a server. The command disables Java's
+// optimizing compiler, which does not pay off in a short test.
 func (c *settings) configure(s *Server) (command []string, ready func() bool) {
 	home, err := installed()
 	s.Must(err)
@@ -241,8 +241,8 @@ func (s *Server) listening() bool {
 	return err == nil && strings.Contains(envi, tmpdirProperty+s.Dir()+"\n")
 }
 
-// tmpdirProperty is the Java property for the server's temporary directory. It
-// identifies the server in listening.
+// tmpdirProperty is the Java property for the server's temporary directory, by
+// which the method listening identifies the server.
 const tmpdirProperty = "java.io.tmpdir="
 
 // SecureAddr returns the address of the client port with TLS, as host:port. It
@@ -291,8 +291,8 @@ func (s *Server) FillAcceptQueue() (end func()) {
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// After a single failure the queue may have room again, because the server
-	// accepts connections until it has stopped.
+	// One failure is not enough. The server may accept connections until the
+	// pause takes effect, so that the queue has room again.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {
