@@ -85,7 +85,7 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// When the last call that waits for Connect gives up, it cancels Connect. A
+// Ping gives up, and the client cancels Connect because no other call waits. A
 // TryLock that begins before the cancelled Connect returns must not fail.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// calls returns, by name, each call that sends a request to the store. Each
-// call unlocks what it locks, and sets ran if it runs a function under a lock.
+// calls returns, by name, a call of each method that sends a request. The call
+// releases its locks. The function passed to WithLock, Once or Run sets ran.
 func (c *client) calls(name string, ran *bool) map[string]func(context.Context) error {
 	m, s, e := c.RWMutex(name), c.Semaphore(name, 1), c.Election(name)
 	f := func(context.Context, *recipes.Lock) error { *ran = true; return nil }
@@ -79,7 +79,7 @@ func (c *client) calls(name string, ran *bool) map[string]func(context.Context) 
 	}
 }
 
-// sayNotRun lists the calls whose errors say if their function has not run.
+// sayNotRun lists calls that return ErrNotRun if their function did not run.
 var sayNotRun = []string{"WithLock", "WithRLock", "Once", "OncePer"}
 
 // matches requires that err matches all wanted errors and no others.
@@ -148,8 +148,8 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// The contexts of a lost lock end with context.Canceled. A call that fails
-// because of such a context must find out about the loss and add ErrLost.
+// The context of a lost lock is cancelled. A call that fails because of such a
+// context must return ErrLost, not only context.Canceled.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -170,7 +170,7 @@ func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	})
 }
 
-// asks lists the calls that send requests but take no lock.
+// asks lists calls that take no lock. Their errors do not match ErrTimeout.
 var asks = []string{"Leader", "Observe", "Observe of an election", "Queue", "Queue of a semaphore", "Value", "Remove", "Walk", "Ping"}
 
 func forEachCall(t *testing.T, f func(w *world, name string)) {

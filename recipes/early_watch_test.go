@@ -28,7 +28,7 @@ func TestARemovedNodeIsNoticedThoughWatchesCloseEarly(t *testing.T) {
 	})
 }
 
-// A waiter that did not pause would flood the store with lists.
+// Without pauses, a waiter would send List requests as fast as it can.
 func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 	for _, wait := range []recipes.Wait{recipes.WatchPredecessor(), recipes.WatchQueue()} {
 		t.Run(wait.String(), func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestAnObserverThatComesLateSeesTheLeaderGo(t *testing.T) {
 	})
 }
 
-// Elections and RWMutexes of one name share a queue, so readers may be in it.
+// An RWMutex with the election's name shares its queue, and may have readers.
 func TestReadersAreNoLeaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
@@ -319,7 +319,6 @@ type switching struct{ to driver.Connector }
 
 func (s *switching) Connect(ctx context.Context) (driver.Session, error) { return s.to.Connect(ctx) }
 
-// A watch may end although nothing has changed.
 func TestAnObserverWhoseWatchesEndEarlyIsPaced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.client("a")

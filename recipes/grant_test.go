@@ -90,7 +90,7 @@ func TestAWaiterStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// The store refuses to delete the node, because that would end the watch, too.
+// Delete fails in this test, because a deletion would end the watch by itself.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

@@ -75,8 +75,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 }
 
 // loseNode checks that a waiter whose node is removed gets the lock with a new
-// node. At the given point, the function both removes the node and releases its
-// predecessor.
+// node. The callback, called at the given point of the wait, removes the node
+// and releases its predecessor.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -120,8 +120,8 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// Before its watch is armed, a waiter must see the Unlock in its list of the
-// queue. After that, the watch must wake it.
+// If Unlock comes before the watch, the waiter must list the queue to notice.
+// If Unlock comes later, the watch must wake the waiter.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -174,8 +174,8 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// If a driver does not tell waiters why a node was deleted, a waiter cannot
-// recognize a release and has to list the queue.
+// If a driver does not report why a node was deleted, the waiter behind it must
+// list the queue to learn whether the lock is free.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

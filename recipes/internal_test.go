@@ -56,7 +56,7 @@ func wantFor(m Mode) *want {
 	return writer
 }
 
-// Applying the rule to each node would take time in proportion to n^2.
+// Calling reader.rule for every node would take time in proportion to n^2.
 func TestAQueueIsDescribedInOnePass(t *testing.T) {
 	looked := 0
 	rule := reader.rule
@@ -81,7 +81,7 @@ func TestContendersHoldAsTheRulesSay(t *testing.T) {
 	prefixes := []string{"a-R-", "b-R-", "c-W-", "d-S1of3-", "e-H2of3-", "f-S2of4-", "other-"}
 	for range 2000 {
 		var nodes []driver.Node
-		few := rand.Perm(len(prefixes))[:1+rand.IntN(3)] // with few prefixes, several contenders often hold together
+		few := rand.Perm(len(prefixes))[:1+rand.IntN(3)] // few, because random contenders seldom share the lock
 		for i := range int64(6) {
 			nodes = append(nodes, driver.Node{Name: driver.FormatName(prefixes[few[rand.IntN(len(few))]], i), Seq: i})
 		}

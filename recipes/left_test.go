@@ -53,8 +53,8 @@ func TestACallWithADeadlineInterruptsNoCreate(t *testing.T) {
 	})
 }
 
-// A Create runs on its caller's goroutine only if the store has answered the
-// one before promptly.
+// Only a Create on its caller's goroutine is interrupted. It runs there only if
+// the store has answered the previous Create promptly.
 func TestAPromptStoreThatFallsSilentInterruptsOneCreate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var silent atomic.Bool
@@ -101,7 +101,6 @@ func TestACallThatFailsInterruptsNoDelete(t *testing.T) {
 	})
 }
 
-// A call that waits for an earlier one gives up when its back-off does.
 func TestTheBackOffAlsoLimitsTheWaitForEarlierCalls(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var refusing atomic.Bool

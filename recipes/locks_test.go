@@ -374,7 +374,7 @@ func TestAPanicOfAHookDuringLockAllLeavesNoLock(t *testing.T) {
 	})
 }
 
-// foreign is a Locker of another package. Its slice makes it no map key.
+// foreign is a Locker of another package that cannot be a map key.
 type foreign struct {
 	recipes.Locker
 	tags []string

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing has weak pointers to all lists that sessions have returned. They
-// become nil unless the client keeps a list in memory.
+// listing has weak pointers to all lists that sessions have returned. After a
+// garbage collection, only pointers to lists that the client keeps are not nil.
 type listing struct {
 	lists []weak.Pointer[driver.Node]
 	ahead [][]driver.Node

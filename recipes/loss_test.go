@@ -87,7 +87,7 @@ func TestALossShowsInEveryLock(t *testing.T) {
 	}
 }
 
-// hookedParent calls the function unregister when a child stops its AfterFunc.
+// hookedParent is a parent context that calls unregister when a child detaches.
 type hookedParent struct {
 	context.Context
 	done       chan struct{}
@@ -202,8 +202,6 @@ type blindSession struct{ driver.Session }
 
 func (blindSession) List(context.Context, string) ([]driver.Node, error) { return nil, nil }
 
-// After the queue was recreated, nodes of other clients may have the names of
-// the old ones.
 func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c, d := w.client("h"), w.client("h"), w.client("h"), w.client("h")
@@ -235,8 +233,8 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	})
 }
 
-// When Lost closes, contexts of the lock must already have ended, because
-// callers may pass one to their next call.
+// A caller woken by Lost may pass a context of the lock to its next call. That
+// context must already have ended.
 func TestContextsEndBeforeALossIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -277,7 +275,7 @@ func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	})
 }
 
-// forgetfulSession omits the last node of the first list that has several.
+// forgetfulSession omits the last node of the first list with several nodes.
 type forgetfulSession struct {
 	driver.Session
 	lists *int

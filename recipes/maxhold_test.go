@@ -21,7 +21,7 @@ const (
 
 var limited = recipes.WithMaxHold(maxHold)
 
-// until sleeps until began+d, and until all that is due by then has happened.
+// until sleeps until began+d, and lets everything that is due by then happen.
 func until(began time.Time, d time.Duration) {
 	time.Sleep(time.Until(began.Add(d)))
 	synctest.Wait()
@@ -171,8 +171,8 @@ func TestNoLimit(t *testing.T) {
 	})
 }
 
-// A slow hook delays two timers: one marks the lock as lost, the other releases
-// it. Either may then run first.
+// After the slow hook, both timers are overdue: one marks the lock as lost, the
+// other releases the lock. They may run in either order.
 func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
 	for range 20 {
 		inWorld(t, func(w *world) {

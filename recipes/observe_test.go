@@ -74,7 +74,7 @@ func TestObserveYieldsTheQueueAfterEachChangeForTwoRequests(t *testing.T) {
 		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpWatchQueue: 1, faults.OpList: 1}, w.spent(before))
 		w.unlock(first, second)
 		term := w.won(writer)
-		saw := o.saw() // perhaps an earlier state first, so only the last one counts
+		saw := o.saw() // may begin with an earlier state, so check only the last one
 		assert.Equal(w, "c", saw[len(saw)-1])
 		for contenders, err := range c.RWMutex("q").Observe(bg) {
 			require.NoError(w, err)

@@ -74,8 +74,8 @@ func TestOnceRunsOncePerTick(t *testing.T) {
 	})
 }
 
-// patient returns a store with a long session timeout. Its clients send few
-// heartbeats, and lost sessions stay until their client ends them.
+// patient returns a store with a long session timeout: clients send heartbeats
+// seldom, and the session of a client that is cut off stays for an hour.
 func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
 
 // steps are the requests that Once makes, in order, and the job itself (job0).
@@ -216,7 +216,7 @@ func TestATickAheadOfTheStoresClockIsRefused(t *testing.T) {
 	})
 }
 
-// After a re-entry, the node may be much older than the call.
+// The node is an hour older than the call, because a re-entry creates no node.
 func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -229,7 +229,7 @@ func TestATickIsComparedWithTheTimeOfTheCall(t *testing.T) {
 	})
 }
 
-// Without an error, nobody would notice that no call runs the job.
+// Without the error, all calls would silently skip the job for a day.
 func TestARunAheadOfTheStoresClockIsAnError(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		c := w.client("a")
@@ -411,7 +411,8 @@ func TestOncePerRunsOnceInEachPeriod(t *testing.T) {
 	}
 }
 
-// The second call waits for longer than the period, and must not run the job.
+// Both calls begin at the same time, so the first run counts for both, although
+// the second call waits for longer than the period.
 func TestOncePerCountsFromTheCall(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}
@@ -425,8 +426,8 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// After a run that began late, the next planned start must run the job only if
-// the late run began at least half a period ago.
+// The first run fails, so the second one begins late. At the next full hour,
+// the job must run only if the second run was at least half a period ago.
 func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
 		inWorldOf(t, patient, func(w *world) {

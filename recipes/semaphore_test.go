@@ -19,8 +19,8 @@ func (c *client) acquire(ctx context.Context, weight, n int, opts ...recipes.Opt
 	return going(func() (*recipes.Lock, error) { return c.Semaphore("q", n, opts...).Acquire(ctx, weight) })
 }
 
-// A grant removes no node, so it would not wake the next waiter. Therefore the
-// granted node is renamed, from S to H, which ends that waiter's watch.
+// A waiter watches the node ahead. A grant does not remove that node, so the
+// granted client renames it from S to H to wake the waiter.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -143,7 +143,7 @@ func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 			waiting = append(waiting, small.acquire(bg, 1, 2), large.acquire(bg, 1, 5))
 		}
 		w.waits(waiting[0])
-		w.unlock(w.won(waiting[1])) // 3+1+1 of 5 units, so the call need not wait
+		w.unlock(w.won(waiting[1])) // 3 held + 1 ahead + 1 own make 5 units
 		w.unlock(held)
 		for _, c := range append(waiting[:1:1], waiting[2:]...) {
 			w.unlock(w.won(c))
@@ -255,8 +255,8 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// The client of a node behind the new one may already wait, so the grant must
-// rename the new node to -H to wake that client.
+// A client may already wait behind the new node. To wake that client, the new
+// node must be renamed to -H when it is granted.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")

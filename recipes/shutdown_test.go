@@ -94,7 +94,7 @@ func TestShutdownEndsTheWaitForTheStore(t *testing.T) {
 		},
 		"behind an earlier call": func(w *world, c *client) func() {
 			heal := w.store.Faults().CutOff(c.session())
-			for range 2 { // the first interrupts its Create
+			for range 2 { // only the second Create stays in flight
 				w.failedSoon(going(func() (*recipes.Lock, error) { return c.RWMutex("other", recipes.WithTimeout(soon)).Lock(bg) }))
 			}
 			return heal
@@ -224,7 +224,7 @@ func TestNoLockIsHeldAfterShutdown(t *testing.T) {
 							assert.ErrorIs(w, err, recipes.ErrClosed)
 							return
 						}
-						if !assert.NoError(w, l.Unlock()) { // ErrLost if Shutdown had not waited for this lock
+						if !assert.NoError(w, l.Unlock()) { // Shutdown must wait for this lock
 							return
 						}
 					}

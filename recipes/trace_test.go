@@ -195,8 +195,8 @@ func (e *endings) trace() *recipes.Trace {
 	}
 }
 
-// If the lock is lost while the Granted hook runs, the Lost hook must run
-// later. If a hook panics, the other traces must still see how the call ends.
+// The Lost hook must not be left out if the lock is lost while a Granted hook
+// runs. If that hook panics, the other traces must still see how the call ends.
 func TestEachTraceSeesTheEndOfACallWhoseGrantedHookIsSlow(t *testing.T) {
 	for _, loss := range []bool{false, true} {
 		for _, panics := range []bool{false, true} {

@@ -154,7 +154,7 @@ func TestWithLockJoinsTheLossToTheErrorOfTheFunction(t *testing.T) {
 					c := w.client("a")
 					err := c.with()[call](bg, func(ctx context.Context, l *recipes.Lock) error {
 						lose(w, c, "q")
-						if how != "its node is removed" { // only Unlock notices that the node is gone
+						if how != "its node is removed" { // in that case, only Unlock notices the loss
 							<-ctx.Done()
 							assert.ErrorIs(w, context.Cause(ctx), recipes.ErrLost)
 						}

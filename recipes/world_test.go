@@ -24,7 +24,7 @@ type world struct {
 	store *memdriver.Store
 }
 
-// inWorld runs a test in virtual time. The store must be empty at its end.
+// inWorld runs f in virtual time and checks that f leaves nothing in the store.
 func inWorld(t *testing.T, f func(w *world)) {
 	t.Helper()
 	inWorldOf(t, func() *memdriver.Store { return memdriver.New() }, f)
@@ -167,7 +167,7 @@ func (c *client) rlock(ctx context.Context, opts ...recipes.Option) <-chan resul
 	return going(func() (*recipes.Lock, error) { return c.RWMutex("q", opts...).RLock(ctx) })
 }
 
-// won returns the Lock that the call behind c must have been granted by now.
+// won returns the Lock received from c. If there is none yet, the test fails.
 func (w *world) won(c <-chan result) *recipes.Lock {
 	w.Helper()
 	synctest.Wait()
