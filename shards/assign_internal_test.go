@@ -37,8 +37,8 @@ func TestTheAssignmentNeverChanges(t *testing.T) {
 	assert.Equal(t, []int{1, 0, 2, 1, 0, 0, 2, 1, 2, 1}, assign(members, 10))
 }
 
-// With m members, n/m shards would move on average if a member could have any
-// number of shards. The limit on that number makes some more move.
+// When one of m members leaves, n/m shards must move on average. More shards
+// move because assign limits how many shards a member can have.
 func TestAboutOnePartMovesOnAChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const changes = 30

@@ -135,7 +135,7 @@ func (f *fleet) workOf(w *worker) shards.Work {
 		f.begin(w.name, shard, lock)
 		<-ctx.Done()
 		if w.slow > 0 && lock.Err() == nil {
-			time.Sleep(w.slow) // only while the lock is held, because going on after a loss would be a mistake
+			time.Sleep(w.slow) // after a loss, work has to end at once
 		}
 		f.end(shard, lock)
 		return ctx.Err()

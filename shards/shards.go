@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// pace is the shortest time between two calls of work for a shard, and between
-// two attempts to get a lock after the client has given up.
+// pace is the minimum interval between calls of work for a shard, and between
+// attempts to get a lock.
 const pace = time.Second
 
 // Work works on one shard until ctx ends. The lock is that of the shard; its
@@ -23,18 +23,18 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 
 // Run divides the shards 0 to n-1 among all processes that call Run with this
 // name, and calls the function work for each shard of this process, each on its
-// own goroutine. It returns when ctx has ended, or after an error that waiting
-// does not cure, but first waits until all calls of work have returned.
+// own goroutine. Run stops when ctx ends, or after an error that retries cannot
+// cure. It returns once all calls of work have returned.
 //
 // All processes must pass the same n. If they do not, there is still at most one
 // worker on a shard, but some shards may have none.
 //
-// While work runs, its process holds the lock name/<shard>. The context of work
-// is one of [dlock.Lock.Context]. It ends when ctx ends, when the shard moves
-// to another process, and when the lock is lost, in which case its cause
-// matches dlock.ErrLost. Run gives the lock back only when work has returned,
-// and until then the next process waits. So work should return soon, once all
-// goroutines that it has started have ended.
+// While work runs, its process holds the lock name/<shard>. The context passed
+// to work comes from [dlock.Lock.Context]. It ends when ctx ends, when the
+// shard moves to another process, and when the lock is lost, in which case its
+// cause matches dlock.ErrLost. Run gives the lock back once work has returned.
+// Until then the next process waits, so work should return soon, but not before
+// all goroutines that it has started have ended.
 //
 // When work returns:
 //
@@ -48,9 +48,9 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 //
 // If work panics, the lock is given back and the panic ends the program.
 //
-// Run outlasts outages of the store. Work on a shard goes on until its lock is
-// lost, which is before another process can have it. If the session ends, Run
-// joins again as a new worker.
+// Run outlasts outages of the store. Work on a shard goes on until the lock is
+// lost, and only after that can another process get the lock. If the session
+// ends, Run joins again as a new worker.
 //
 // When ctx ends, Run returns its error. When the client is closed or shut down,
 // Run returns dlock.ErrClosed, and Shutdown waits for work. Run leaves nothing
@@ -91,7 +91,7 @@ type runner struct {
 
 type shard struct {
 	stop  context.CancelCauseFunc // nil unless this process works on the shard
-	ended <-chan struct{}         // closed when its last goroutine has returned; nil before the first
+	ended <-chan struct{}         // closed when its goroutine has returned; nil if there was none
 }
 
 func (r *runner) lock(name string) *dlock.RWMutex {
@@ -182,8 +182,8 @@ func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) 
 	})
 }
 
-// giveBack unlocks, and returns an error if the node may stay. While Run goes
-// on, it ignores unavailable stores, because the client keeps trying.
+// giveBack unlocks. It returns an error if the lock's node may stay. While Run
+// goes on, an unavailable store is no error, because the client keeps trying.
 func (r *runner) giveBack(lock *dlock.Lock) error {
 	err := lock.Unlock()
 	if errors.Is(err, dlock.ErrUnlock) && (r.ctx.Err() != nil || !errors.Is(err, dlock.ErrUnavailable)) {
@@ -192,7 +192,7 @@ func (r *runner) giveBack(lock *dlock.Lock) error {
 	return nil
 }
 
-// permanent returns err, or nil if ctx has ended or waiting may cure the error.
+// permanent returns nil if ctx has ended or a retry may succeed, otherwise err.
 func permanent(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, dlock.ErrUnavailable) || errors.Is(err, dlock.ErrLost) {
 		return nil

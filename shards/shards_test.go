@@ -116,7 +116,7 @@ func TestShardsHaveOneWorkerEachUnderAllFaults(t *testing.T) {
 	}
 }
 
-// storm makes workers come and go under faults.
+// storm starts, stops, kills and disconnects workers at random.
 func (f *fleet) storm(r *rand.Rand) {
 	var workers []*worker
 	for round := range 2 {
@@ -332,7 +332,7 @@ func TestOptionsOfTheClientDoNotHinderRun(t *testing.T) {
 	})
 }
 
-// If Run re-entered the lock, the holder and Run would work at the same time.
+// If Run re-entered the caller's lock, both would work on the shard at once.
 func TestRunDoesNotReEnterLocksOfItsContext(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
