@@ -17,20 +17,20 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Lock is a held [Mutex]. It is held until Unlock, or until too few stores hold
-// the lock. A Lock is safe for concurrent use.
+// Lock is one hold of a [Mutex]. The hold ends with Unlock, or when too few
+// stores still have the lock. A Lock is safe for concurrent use.
 type Lock struct {
 	stores   []*dlock.RWMutex
 	tokens   []int64         // by store, as of the grant
 	contexts sync.Map        // live contexts: from each parent to its *child
 	over     context.Context // ends with the hold
 	end      context.CancelFunc
-	joins    sync.WaitGroup // running calls of rejoin; none begins once over has ended
+	joins    sync.WaitGroup // running calls of rejoin; none begins after the hold
 
-	mu    sync.Mutex
-	locks []*dlock.Lock // by store; nil where the lock is not held. Guarded by mu
-	first *dlock.Lock   // the lock in whose queue other callers wait. Guarded by mu
-	ended func(error)   // reports the end of the hold, given the error of Err or Unlock; nil once claimed. Guarded by mu
+	mu    sync.Mutex    // guards the fields below
+	locks []*dlock.Lock // by store; nil where the lock is not held
+	first *dlock.Lock   // other callers wait in the queue of this lock
+	ended func(error)   // runs the Lost or Released hook; nil after claimEnd
 }
 
 type child struct {
@@ -47,7 +47,7 @@ func newLock(stores []*dlock.RWMutex, locks []*dlock.Lock, first *dlock.Lock) *L
 	return l
 }
 
-// recipe is the value of the field Recipe in hooks about a Mutex as a whole.
+// recipe is passed to the hooks that report on a Mutex as a whole.
 const recipe = "majority"
 
 func report[Info any](ctx context.Context, hook func(context.Context, Info), i Info) {
@@ -245,9 +245,9 @@ func (l *Lock) endContexts(cause error) {
 	})
 }
 
-// Unlock unlocks the lock in all stores: last in the store in whose queue other
-// callers wait, and before that in the others, all at the same time. Unlock
-// blocks as [dlock.Lock.Unlock] does.
+// Unlock unlocks the lock in all stores at the same time, except that the store
+// in whose queue other callers wait comes last. Unlock blocks as
+// [dlock.Lock.Unlock] does.
 //
 // The error matches those of each Unlock that failed. If the lock was held to
 // the end in a majority, losses in other stores are no error. Whatever Unlock
@@ -257,7 +257,7 @@ func (l *Lock) Unlock() (err error) {
 	ended := l.claimEnd()
 	defer func() { ended(err) }()
 	l.endContexts(cmp.Or(l.Err(), dlock.ErrNotHeld)) // before others can hold the lock
-	l.mu.Lock()                                      // so that no rejoin begins after end
+	l.mu.Lock()                                      // so that no rejoin begins after this
 	l.end()
 	l.mu.Unlock()
 	l.joins.Wait()

@@ -61,8 +61,8 @@ type Mutex struct {
 // Granted, Failed, Released and Lost, with the Recipe "majority". The hooks of
 // each client report on the lock in its store, with the Recipe "member". A
 // panic in a hook ends the program, because it happens on another goroutine. If
-// the loss in one store ends the majority, Close of the client of that store
-// waits for the hook Lost.
+// the loss in one store ends the hold, Close of that store's client waits for
+// the Lost hook of the Mutex.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.take(ctx, (*dlock.RWMutex).Lock, false)
 }
@@ -111,7 +111,7 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 		if once || ctx.Err() != nil || r.isHopeless() {
 			return nil, r.failed(ctx)
 		}
-		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // stop, because after the end of ctx another round would not learn why it fails
+		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // once ctx has ended, a round would not learn why it fails
 			return nil, r.failed(ctx)
 		}
 	}

@@ -501,7 +501,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(10*soon, func() { assert.NoError(t, held.Unlock()) })
 		require.NoError(t, w.lock(m).Unlock(), "after several rounds")
-		for range 20 { // so many that the back-off before a Connect exceeds the time of a call
+		for range 20 { // repeat until the back-off before a Connect outlasts a call
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())
@@ -523,7 +523,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, limit)
 		defer cancel()
 		up := make(chan func(), 1)
-		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store in which m.Lock takes the lock
+		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // m.Lock can take the lock only in this store
 		began := time.Now()
 		_, err := m.Lock(ctx)
 		require.ErrorIs(t, err, dlock.ErrTimeout)

@@ -149,8 +149,8 @@ func (r *round) taken() (n int) {
 	return n
 }
 
-// expectsMore reports whether another store may still answer: one whose client is
-// connected, or at least has not failed to connect.
+// expectsMore reports whether another store may still answer, because its
+// client is connected, or at least has not failed to connect.
 func (r *round) expectsMore() bool {
 	for i, c := range r.clients {
 		if r.held[i] == nil && r.errs[i] == nil && !errors.Is(c.Connected(), dlock.ErrUnavailable) {
@@ -164,8 +164,8 @@ var errTwins = errors.New("two clients use one store")
 
 // findTwins finds clients that use the same store: a record with the same
 // random ID is in the queues of both. The check is best effort: undetected
-// twins may keep a call from getting a majority, but never let two callers hold
-// one.
+// twins may keep a call from getting a majority, but two callers never have one
+// at the same time.
 func (r *round) findTwins(ctx context.Context) {
 	if !slices.ContainsFunc(r.errs, contended) {
 		return
@@ -197,8 +197,8 @@ func (r *round) mistake() error {
 	return nil
 }
 
-// isHopeless reports whether another round would fail, too, because of a
-// mistake of the caller or because too many stores refuse the request.
+// isHopeless reports whether a retry would fail, too, because the caller made a
+// mistake or because too many stores refuse the request.
 func (r *round) isHopeless() bool {
 	refused := 0
 	for _, err := range r.errs {
@@ -228,8 +228,8 @@ func (r *round) failed(ctx context.Context) error {
 	return fmt.Errorf("dlock: %v: %w", r.stores[0], err)
 }
 
-// masked hides expired time limits, because they were the round's and not the
-// caller's, and losses, because the caller never had a lock.
+// masked hides errors that would mislead the caller: expired time limits of the
+// round, and losses of locks that were never returned to the caller.
 type masked struct{ error }
 
 func (e *masked) Is(target error) bool {
