@@ -200,8 +200,8 @@ type Contender = recipes.Contender
 type Record = recipes.Record
 
 // Option configures a client or a lock. Options of [Open] and [NewClient] apply
-// to all locks of the client. Options of Client.RWMutex are applied after
-// those, and to that RWMutex only.
+// to all locks of the client. Options of Client.RWMutex apply only to that
+// RWMutex, after those of the client.
 type Option = recipes.Option
 
 // WithTimeout limits how long Lock and RLock wait, not how long a lock is held:

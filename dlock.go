@@ -46,8 +46,9 @@ func Drivers() []string {
 //
 // Open does no I/O; use Ping to check that the store can be reached. Open
 // returns an error if no driver of that name is registered, if the driver
-// rejects the data source name, or if a part of that has an unprintable
-// character or begins or ends with a blank. The error never repeats a password.
+// rejects the data source name, or if a part of the data source name has an
+// unprintable character or a blank at either end. The error never repeats a
+// password.
 func Open(driverName, dataSource string, opts ...Option) (*Client, error) {
 	driversMu.RLock()
 	d, ok := drivers[driverName]
