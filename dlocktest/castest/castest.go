@@ -177,7 +177,7 @@ func (l *link) next(op faults.Op, fault func(send func())) {
 	l.set(func(l *link) { l.op, l.fault = op, fault })
 }
 
-// travel waits until the link is not cut, or only for d if d is not zero.
+// travel waits for d or, if d is zero, until the link is no longer cut.
 func (l *link) travel(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	there := l.healed
@@ -195,8 +195,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request sends a request over the link, with the link's delay and faults. A
-// fault set for an op applies if is(op) is true.
+// request sends a request over the link, with the link's delay. If is(op) is
+// true for the op of the link's fault, the fault handles the request instead.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay
