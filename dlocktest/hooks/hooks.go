@@ -29,9 +29,9 @@ func Of(s driver.Session) *Requests {
 // driver. The cases do not see whether a client library sends a request again
 // after its connection broke, so the driver must test that itself.
 //
-// A request that [Requests.Hold] has delayed arrives later, through the store
-// that the function late returns. If late is nil, it uses the session's own
-// store, which works if the End method of that store closes nothing.
+// The function late returns the store through which a request that was delayed
+// by [Requests.Hold] arrives. If late is nil, this is the session's own store,
+// which works if the End method of that store closes nothing.
 func Set(c *dlocktest.Config, network func(driver.Session) *Network, late func(*testing.T, driver.Session) session.Store) {
 	c.LoseRequest = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, false) }
 	c.LoseReply = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, true) }

@@ -93,9 +93,9 @@ func (n *Network) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 	return new(net.Dialer).DialContext(ctx, network, addr)
 }
 
-// Cut stops all bytes in both directions until heal is called, except delayed
-// replies in flight. Connections stay open until heal breaks them, so that what
-// was sent during the cut is lost. heal is idempotent.
+// Cut stops all bytes in both directions until heal is called; only delayed
+// replies in flight still arrive. Connections stay open until heal breaks them,
+// and what was sent during the cut is then lost. heal is idempotent.
 func (n *Network) Cut() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

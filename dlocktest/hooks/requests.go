@@ -34,9 +34,9 @@ func Wrap(st session.Store) *Requests { return &Requests{store: st} }
 // Unwrap returns the store that was passed to [Wrap].
 func (r *Requests) Unwrap() session.Store { return r.store }
 
-// Intercept makes f handle all later requests. f may call send. The parameter
-// method names a method of session.Store or, for a change, its kind, such as
-// Create. For a Look at all nodes of a queue, it is List.
+// Intercept makes f handle all later requests. f may call send to pass one on.
+// The argument method names a method of session.Store, but a Do is named after
+// the change, such as Create, and a Look at all nodes of a queue is List.
 func (r *Requests) Intercept(f func(ctx context.Context, method string, send func(context.Context) error) error) {
 	r.handle(func(ctx context.Context, method string, send func(context.Context, session.Store) error) error {
 		return f(ctx, method, func(ctx context.Context) error { return send(ctx, r.store) })
@@ -80,8 +80,8 @@ func (r *Requests) Lose(op faults.Op, reply bool) {
 }
 
 // Hold delays the next request for op until arrive is called. The session gets
-// the error of a broken connection at once. The delayed request uses the store
-// that late returns, because the session may have closed its own by then.
+// the error of a broken connection at once. The function late returns the store
+// for the delayed request, because the session may have closed its own by then.
 func (r *Requests) Hold(op faults.Op, late func() session.Store) (arrive func()) {
 	held := make(chan func(context.Context, session.Store) error, 1)
 	r.next(op, func(_ context.Context, _ string, send func(context.Context, session.Store) error) error {
