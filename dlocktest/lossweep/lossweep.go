@@ -47,7 +47,7 @@ func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 // is lost.
 type moment struct {
 	name           string
-	request, write int // lose the locks before this request or at this write, counted from 1; zero for never
+	request, write int // lose the locks at this one, counted from 1; zero for never
 	pause          bool
 
 	lock string // another client holds this lock at the start; empty for none
@@ -93,8 +93,8 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 }
 
 // obstruct keeps the function under test from getting a lock, if s.moment says
-// so, until stop is called. It gives up after an hour, because the function may
-// wait for ever.
+// so. The obstruction ends when stop is called or, because the function may
+// wait for ever, after an hour.
 func (s *Sweep) obstruct() (stop func()) {
 	var end func()
 	switch {

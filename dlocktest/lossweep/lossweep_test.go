@@ -147,8 +147,8 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
 }
 
-// unlocked returns a function for Run to test. If TryLock returns an error that
-// matches the error ignored, the function writes all the same.
+// unlocked returns a function for Run to test, which writes although TryLock
+// failed, if the error matches the parameter ignored.
 func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
