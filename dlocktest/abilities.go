@@ -43,8 +43,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds returns the result of try, or false if it fails: the test cases
-// report failures themselves. It tries again after a lost session.
+// succeeds returns the result of try, retrying if a session was lost. If try
+// fails, succeeds returns false and reports nothing: the test cases will do so.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -75,8 +75,8 @@ var inspections = map[need]func(c *check, i driver.Inspector, p driver.Place) er
 	},
 }
 
-// trials has a function for each Ability except AbilityInspect. It reports
-// whether the driver has the ability, if need be after several attempts.
+// trials has, for each Ability except AbilityInspect, a function that reports
+// whether the driver has that ability.
 var trials = map[need]func(c *check, a, b session) bool{
 	needCheck: func(c *check, _, _ session) bool {
 		checker, can := c.connector().(driver.Checker)
@@ -95,7 +95,7 @@ var trials = map[need]func(c *check, a, b session) bool{
 	},
 	needReleased: func(c *check, a, b session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // try again if, on a slow machine, the watch saw only that the node was gone
+		for range 20 { // on a slow machine, the watch may miss the release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -117,7 +117,7 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // only a lost session is worth another try; the cases report other failures
+			if c.lost == nil { // retry only after a lost session; test cases report other failures
 				break
 			}
 		}

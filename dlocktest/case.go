@@ -33,8 +33,8 @@ const (
 	needLossy
 )
 
-// The first of these that a case lacks is reported. The driver's abilities
-// ("not applicable") come first, and then the hooks of Config ("not checked").
+// If a case lacks several of these, the first is reported. The driver's
+// abilities ("not applicable") come before hooks of Config ("not checked").
 var needNames = [...]string{
 	"Read", "Walk", "Remove", "SetValue", string(AbilityAhead), string(AbilityArmed), string(AbilityReleased), string(AbilityCheck),
 	"Drop", "CutOff", "Reset", "SilenceNotices", "LoseRequest", "LoseReply", "HoldRequest", "DelayReplies", "Pause",

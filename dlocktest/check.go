@@ -28,7 +28,7 @@ type testCase struct {
 	name  string
 	why   string // how users of locks suffer if the driver fails the case
 	needs need
-	idle  bool // mostly waits, although it injects no fault that ends sessions
+	idle  bool // mostly waits; not set if needs implies that (see waits)
 	run   func(c *check)
 }
 

@@ -35,7 +35,7 @@ var checkCases = []testCase{
 			c.create(s, "stock/42", writer)
 			before := c.walk(s, "")
 			c.findings()
-			c.eventually(func() (any, bool) { // a session that Check has not closed disappears only after the session timeout
+			c.eventually(func() (any, bool) { // a session that Check left open must expire first
 				after := c.walk(s, "")
 				return after, slices.Equal(before, after)
 			}, "the queues after Check are %q, as before", before)

@@ -74,9 +74,9 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// giveUp calls Lock or RLock n times with contexts that end too early. Half of
-// them end during Create, which takes about as long as the parameter usual
-// says; the others end while the call waits for the lock.
+// giveUp calls Lock or RLock n times with contexts that end too early: half of
+// them during Create, which takes about the given time, and the others while
+// the call waits for the lock.
 func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
 	m := cl.RWMutex(lockName)
 	for i := range n {

@@ -104,11 +104,11 @@ type Config struct {
 	// connection breaks before the request has reached the store. Later
 	// requests pass, and the session lives on if the driver lets it.
 	//
-	// The cases lose requests for faults.OpCreate, OpList and OpDelete (with
-	// either cause) and, if sessions can do so, OpReplace and OpSetValue. OpList
-	// includes a list that Create sends besides the request for its node. If a
-	// poll or a Watch sends the same request as List, the hook may lose the
-	// request of the poll or the Watch instead. The case then checks less.
+	// The cases lose requests for faults.OpCreate, OpList, OpDelete and, if
+	// sessions can do so, OpReplace and OpSetValue. OpDelete is a Delete with
+	// any driver.Cause. OpList includes a list that Create sends besides the
+	// request for its node. If a poll or a Watch sends the same request as
+	// List, the hook may lose that one instead. The case then checks less.
 	LoseRequest func(t *testing.T, s driver.Session, op faults.Op)
 
 	// LoseReply loses the reply to the session's next request for op. The store
@@ -116,13 +116,12 @@ type Config struct {
 	// arrives. Otherwise it is like LoseRequest.
 	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
-	// HoldRequest holds the session's next request for op. The session sees its
-	// connection break, as with LoseRequest, and later requests pass. When the
-	// case calls arrive, the request reaches the store, unless the store has
-	// closed the request's connection. The session may have been closed by
-	// then. The function arrive returns when the store has carried out the
-	// request or has refused it. The cases hold requests for faults.OpCreate
-	// and OpDelete.
+	// HoldRequest holds back the session's next request for op. The session
+	// sees its connection break, as with LoseRequest, and later requests pass.
+	// The function arrive delivers the request to the store, unless the store
+	// has closed the request's connection. It returns when the store has
+	// carried out or refused the request. A case may close the session before
+	// it calls arrive. The cases hold requests for faults.OpCreate and OpDelete.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
 	// DelayReplies delays by d every reply to a request that the session sends

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail reports whether a call failed. The case fails unless a lost request
-// or reply explains the error.
+// mayFail reports whether a call failed. The case fails too, unless the error
+// says that the store is unavailable, or that ctx or the session has ended.
 func (c *check) mayFail(what string, s session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -75,9 +75,8 @@ func eventuallyHolds(c *check, s session, queue, after string, want ...driver.No
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes in want. If
-// the session mayEnd is not nil and has ended, the queue may hold exactly the
-// nodes in rest instead.
+// eventuallyHoldsOr waits until the queue holds exactly the nodes in want, or
+// exactly those in rest if the session mayEnd has ended. It may be nil.
 func eventuallyHoldsOr(c *check, s session, queue, after string, want []driver.Node, mayEnd session, rest []driver.Node) {
 	c.eventually(func() (any, bool) {
 		ended := mayEnd != nil && mayEnd.Err() != nil

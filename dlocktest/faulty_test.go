@@ -19,8 +19,8 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session behaves correctly until a plant adds handlers for methods,
-// or replaces some of the functions below.
+// A faulty session behaves correctly until a [plant] adds a handler for a
+// method or replaces one of the functions below.
 type faulty struct {
 	base
 	store    *memdriver.Store
@@ -43,7 +43,7 @@ type faulty struct {
 	paused    func(d time.Duration)
 	losing    func(grace *time.Duration) (survives bool) // the store is about to lose its data
 	restored  func()                                     // the store has lost its data
-	// lose loses a request or a reply; if it returns false, the store loses it.
+	// lose loses a request or a reply. If done is false, the store does so.
 	lose func(op faults.Op, committed bool) (done bool)
 	// hold delays a request. If hold is nil, the store delays it.
 	hold func() (arrive func())
@@ -170,8 +170,8 @@ func unarmed(s *faulty) {
 	})
 }
 
-// unknowing makes Create return only the new node's place. A plant that changes
-// names, tokens or the order then need not change the nodes ahead as well.
+// unknowing makes Create return only the new node's place, so that a plant that
+// changes names, tokens or the order of nodes can ignore the nodes ahead.
 func unknowing(s *faulty) {
 	unarmed(s)
 	s.on(faults.OpCreate, func(r *request, send func()) {
@@ -337,8 +337,8 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late delays a request for op each time a test calls HoldRequest, and returns
-// an error for it. When the request reaches the store, late calls arrives.
+// late makes the next request for op fail each time a test calls HoldRequest.
+// When the test lets the request arrive, late calls the function arrives.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex
 	var next []*request // filled in by the next requests, which are delayed

@@ -119,8 +119,8 @@ var lockCases = []testCase{
 		})},
 	{name: "units-given-back-go-to-every-waiter-that-they-suffice-for", why: whyUnits,
 		run: solo(func(c *check, s session) {
-			// All units are given back at once. The second and third waiter
-			// notice this only because the node ahead of each is renamed.
+			// Only the first waiter watches the holder's node. Each later one
+			// watches the waiter ahead, whose node is renamed at its grant.
 			all := c.client().units(unitsOfAll)()
 			var waiting []<-chan *dlock.Lock
 			for i := range unitsOfAll + 1 {
@@ -217,8 +217,8 @@ var lockCases = []testCase{
 
 const contenders = 6
 
-// contend returns a case in which clients take a lock again and again. The
-// clients that hold it at one time may have a total weight of up to most.
+// contend returns a case in which clients take a lock again and again. The sum
+// of the holders' weights must never exceed the parameter most.
 func contend(most int, tooMany string, how func(cl *client, n int) (acquire func() *dlock.Lock, weight int)) func(*check) {
 	return func(c *check) {
 		var inside occupants

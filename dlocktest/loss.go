@@ -74,7 +74,7 @@ var lossCases = []testCase{
 }
 
 // lossy makes the case use a store that loses its data when lose is called. The
-// caller passes to lose the sessions that the loss may end.
+// arguments of lose are the sessions that the loss may end.
 func (c *check) lossy() (lose func(sessions ...session)) {
 	var hook func()
 	c.runHook("NewLossy", func() { c.store, hook = c.config.NewLossy(c.t) })

@@ -55,7 +55,7 @@ func tryJoin(ctx context.Context, s driver.Session, queue, prefix string, predec
 // last is the Predecessor of a writer, which waits for the last node ahead.
 func last(ahead []driver.Node) int { return len(ahead) - 1 }
 
-// named returns p as known to a caller that has only the node's name.
+// named returns p without its token, for a caller that knows only the name.
 func named(p driver.Place) driver.Place { return driver.Place{Node: p.Node} }
 
 func has(nodes []driver.Node, n driver.Node) bool { return slices.Contains(nodes, n) }

@@ -19,7 +19,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // if the watched node is gone, the watch must have ended when it is returned (rule 6)
+	case cause, open := <-w.C: // if w has ended, so must the result (rule 6)
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -59,7 +59,7 @@ func withoutReleased(w driver.Watch) driver.Watch {
 }
 
 // passIf returns a watch that relays w while the function heard returns true.
-// Otherwise it drops the values and the end of w, and ends with the session.
+// All else is lost. If the end of w is lost, the watch ends with the session.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {

@@ -92,8 +92,8 @@ var orderCases = []testCase{
 		})},
 }
 
-// wantWholeQueue waits for the removal of other nodes, which a failed Create
-// may have left for a while.
+// wantWholeQueue checks that the queue has exactly these places, in the order
+// of their tokens. It first waits until the nodes of failed creates are gone.
 func (c *check) wantWholeQueue(s session, places []driver.Place) {
 	slices.SortFunc(places, byToken)
 	want := nodesOf(places)

@@ -70,7 +70,7 @@ var tokenCases = []testCase{
 					queue, owners = append(queue, j.Place), append(owners, s)
 					c.wantNodes("the queue", c.list(s, "q"), nodesOf(queue)...)
 				case errors.Is(err, driver.ErrUnavailable) && wait.elapsed() < c.config.bound():
-					full = len(queue) > 0 // from now on, delete old nodes: a driver may have to wait until they are gone
+					full = len(queue) > 0 // Create may fail until old nodes are deleted
 					time.Sleep(retryPause)
 				default:
 					c.fatalf("Create returned %q near the end of the sequence, expected success, or ErrUnavailable until the older nodes have gone", err)

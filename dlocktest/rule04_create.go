@@ -29,8 +29,8 @@ var createCases = []testCase{
 				c.delete(a, "q", p)
 			}
 			if i%4 == 3 {
-				// A driver may need a new connection after each canceled Create.
-				// This List waits until the server has accepted the connections.
+				// Each canceled Create may cost the driver a connection. Wait for
+				// the server, so that new connections do not come too fast for it.
 				c.list(a, "q")
 			}
 		})
@@ -83,7 +83,7 @@ var createCases = []testCase{
 					if j.Name == foreign {
 						c.errorf("Create whose reply was lost returned %s, a foreign node that holds the same data", foreign)
 					}
-					want = append(want, j.Node) // this node may be ahead of the other program's
+					want = append(want, j.Node) // perhaps ahead of the foreign node
 					slices.SortFunc(want, func(a, b driver.Node) int { return cmp.Compare(a.Seq, b.Seq) })
 				}
 				eventuallyHoldsOr(c, b, queue, "a Create whose reply was lost, beside a foreign node that holds the same data", want, a, rest)
@@ -122,7 +122,7 @@ var createCases = []testCase{
 				want = append(want, p.Node)
 			}
 			cancel()
-			// In every second round, let the driver reconnect and clean up first.
+			// In odd rounds, let the driver clean up before the request arrives.
 			if i%2 == 1 {
 				if mine, ok := createUnlessEnded(c, a, "q", writer); ok {
 					want = append(want, mine.Node)
@@ -154,8 +154,8 @@ var createCases = []testCase{
 		})},
 }
 
-// createLost also makes nodes with the same prefix as the lost ones, for which
-// the driver must not mistake them.
+// createLost loses Creates and, between them, creates nodes with the same
+// prefix, which the driver must not mistake for the lost ones.
 func createLost(committed bool) func(*check) {
 	return pair(func(c *check, a, b session) {
 		rest := []driver.Node{c.create(b, "q", writer).Node}

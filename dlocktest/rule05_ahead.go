@@ -68,7 +68,6 @@ var aheadCases = []testCase{
 		}
 	})},
 	{name: "concurrent-creates-know-all-nodes-before-their-own", why: whyAhead, needs: needAhead, run: func(c *check) {
-		// Nodes of failed creates may be ahead as well, because they remain briefly.
 		sessions := c.sessions(3)
 		c.rounds(25, func(round int) {
 			queue := fmt.Sprintf("q%d", round%5)
@@ -80,6 +79,7 @@ var aheadCases = []testCase{
 			slices.SortFunc(places, byToken)
 			nodes := nodesOf(places)
 			for i, j := range all {
+				// Ignore nodes of failed creates, which may go late.
 				before := nodes[:slices.Index(nodes, j.Node)]
 				if got := among(j.Ahead, nodes); j.Known && !slices.Equal(got, before) {
 					c.fatalf("Create of %s (token %d) returned the nodes ahead %v, expected all with a smaller token: %v",
@@ -104,9 +104,9 @@ var aheadCases = []testCase{
 	})},
 	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
 		needs: needAhead, run: solo(func(c *check, a session) {
-			// One node is deleted during the creates. A Create that does not
-			// return it, although a Create with a higher token does, has listed
-			// the queue late. It must report Behind.
+			// A node is deleted during the creates. If a Create still lists that
+			// node but one with a lower token does not, the lower one listed the
+			// queue later. Its list has the higher node: it must report Behind.
 			sessions := c.sessions(4)
 			c.rounds(100, func(int) {
 				began := time.Now()

@@ -129,14 +129,13 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: func(c *check) {
-			// A slow reply must not prolong the lease by its delay. It may end
-			// the session, which is no failure.
+			// A slow reply must not prolong the lease by its delay. If the
+			// session ends instead, that is no failure.
 			//
-			// Replies to heartbeats are delayed by less than a quarter of the
-			// timeout, after which [driver.Lease.Run] gives up. The case proves
-			// something only if a slow reply has renewed a lease, which is
-			// certain once a session has outlived its timeout. If none has, it
-			// tries shorter delays, which more drivers survive.
+			// slowBeats delays replies by less than a quarter of the timeout,
+			// because [driver.Lease.Run] waits no longer. If no session outlives
+			// its timeout, perhaps no slow reply has renewed a lease, and the
+			// case proves nothing. It then tries a shorter delay.
 			timeout := c.config.sessionTimeout()
 			var renewed atomic.Bool
 			slowBeats := func(percent int) {
@@ -242,8 +241,8 @@ func wantMargin(c *check, holder, next session, p driver.Place) {
 	}
 }
 
-// endAfterSlowLists cuts a session off while replies to List are in flight and,
-// after a long pause, replies to heartbeats as well.
+// endAfterSlowLists cuts a session off while replies to List are in flight. If
+// the pause is long, replies to heartbeats are in flight as well.
 func endAfterSlowLists(c *check, pause time.Duration) {
 	timeout := c.config.sessionTimeout()
 	holder, next := c.session(), c.session()

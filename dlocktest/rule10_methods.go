@@ -120,7 +120,7 @@ var methodCases = []testCase{
 			c.delete(s, "q", p)
 		})},
 	{name: "a-call-while-cut-off-returns-when-its-ctx-ends", why: whyCtx, needs: needCutOff, run: func(c *check) {
-		// A call that ignores its ctx returns only when the session ends.
+		// The ctx ends long before the session, which would end the calls as well.
 		timeout := c.config.sessionTimeout()
 		for name := range inEveryTry(func() map[string]bool {
 			s := c.session()

@@ -121,7 +121,7 @@ var releasedCases = []testCase{
 			if why == driver.Changed {
 				c.wantUnreleasedEnd(c.watch(a, "q", mine, p.Node), "it was armed on a node ahead that had been deleted")
 				c.wantUnreleasedEnd(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been deleted")
-			} else { // the watch may send Released if the driver still remembers the release
+			} else { // the driver may still remember the release
 				c.awaitNews(c.watch(b, "q", theirs, p.Node), "it was armed on a node ahead that had been released")
 			}
 		}
@@ -154,9 +154,9 @@ var releasedCases = []testCase{
 		})},
 }
 
-// notOvertaken returns a case in which a contender's own node goes, and then
-// the node ahead is released. A watch that sends Released must also end at
-// once, because otherwise the contender would believe that it holds the lock.
+// notOvertaken returns a case in which a contender's own node goes before the
+// node ahead is released. If a watch sends Released but does not end at once,
+// the contender takes the lock without having a node, so the case fails.
 func notOvertaken(rounds int, own event) func(*check) {
 	round := func(armed int) func(*check) {
 		return waiters(func(c *check, a, b session) {

@@ -91,7 +91,7 @@ type summary struct {
 
 type outcomes struct {
 	verdicts map[verdict]int
-	missing  need // hooks of Config and abilities of the driver for lack of which cases were skipped
+	missing  need // what skipped cases needed
 }
 
 func newSummary(have need) *summary {

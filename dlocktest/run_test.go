@@ -161,7 +161,7 @@ var runs = []struct {
 	{config: "loses a session once", cases: "rule07/delete-removes", passes: true,
 		says: []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses a session once, in a release", passes: true,
-		cases: "rule13/released-does-not-overtake-an-operator$", // a case that closes the session before it can end by itself
+		cases: "rule13/released-does-not-overtake-an-operator$", // closes the session before it can end by itself
 		says:  []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses every session", cases: "rule07/delete-removes", says: []string{
 		"attempt 2 failed", "rule 7 (delete) broken",

@@ -67,7 +67,7 @@ var closeSabotages = []sabotage{
 		func(s *faulty) {
 			s.late(faults.OpCreate, func(r *request) {
 				if s.Err() != nil {
-					putStray(s.store, r.queue, r.spec.Prefix) // never goes, because it belongs to no session that could end
+					putStray(s.store, r.queue, r.spec.Prefix) // this node never goes: no session owns it
 				}
 			})
 		}},

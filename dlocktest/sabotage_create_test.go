@@ -107,8 +107,8 @@ var createSabotages = []sabotage{
 		}},
 }
 
-// losesCreates loses a Create each time that a conformance test asks for it. It
-// then calls the handler after, which handles the loss wrongly.
+// losesCreates loses a Create each time that a conformance test asks for it.
+// The parameter after handles the loss, and makes a mistake.
 func losesCreates(after handler) plant {
 	return func(s *faulty) {
 		losses := make(chan bool, 10)

@@ -140,8 +140,8 @@ func endsLate(s *faulty) {
 	}()
 }
 
-// lease gives the session a wrong lease, whose heartbeats overlap. It counts
-// from when a heartbeat was sent or, if late is true, answered.
+// lease replaces the session's lease by one of the given term, counted from
+// when a heartbeat was sent or, if late is true, answered. Heartbeats overlap.
 func (s *faulty) lease(term time.Duration, late bool) {
 	var mu sync.Mutex
 	var over error

@@ -153,8 +153,8 @@ func (s *faulty) onRelease(f func(r *request)) {
 	})
 }
 
-// judges makes watches of a node ahead send Released when they end, whatever
-// the cause was, if isRelease returns true.
+// judges makes watches of a node ahead send Released at their end if isRelease
+// returns true, even if the node was not released.
 func (s *faulty) judges(isRelease func(r *request) bool) {
 	unarmed(s)
 	s.after(faults.OpWatch, func(r *request) {
@@ -162,9 +162,9 @@ func (s *faulty) judges(isRelease func(r *request) bool) {
 	})
 }
 
-// overtaking makes some watches send Released after their own node is gone:
-// those for which fails returns true. Its parameter itself is set if the
-// session deleted that node.
+// overtaking makes watches send Released after their own node is gone. The
+// given function decides for which watches, knowing the session and whether the
+// session itself has deleted the node.
 func overtaking(fails func(s *faulty, itself bool) bool) plant {
 	return watching(func(r *request, send func()) {
 		if send(); r.err != nil || len(r.ahead) == 0 || !there(r.s, r.queue, r.place.Name) {

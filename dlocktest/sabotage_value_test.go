@@ -143,7 +143,7 @@ func (v *wrongValues) get(at string) wrongValue {
 }
 
 // valuesIf keeps values in wrongValues. SetValue checks its arguments as usual,
-// but only the function allowed decides whether the contender may set a value.
+// but the given function alone decides whether the contender may set a value.
 func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }

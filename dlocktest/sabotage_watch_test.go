@@ -184,7 +184,7 @@ func watching(h handler, more ...plant) plant {
 	return all(unarmed, on(faults.OpWatch, h), all(more...))
 }
 
-// relaying makes the methods ops return through(r, w) in place of a watch w.
+// relaying makes methods return the result of through instead of their watch.
 func relaying(ops []faults.Op, through func(r *request, w driver.Watch) driver.Watch) plant {
 	return func(s *faulty) {
 		for _, op := range ops {
@@ -200,9 +200,9 @@ type sequence struct {
 
 func sequenceOf(queue string, n driver.Node) sequence { return sequence{queue, n.Seq, n.Epoch} }
 
-// announces makes watches miss removals that no session announces, such as those
-// by operators or by the expiry of a session. The function told reports whether a
-// session has announced the removal or replacement of a node that a Watch names.
+// announces makes watches miss removals that no session announces, such as
+// those by operators or by the expiry of a session. The returned function
+// reports whether the end or replacement of a Watch's nodes was announced.
 func (s *faulty) announces() (told func(r *request) bool) {
 	var mine sync.Map // the session's nodes, which Close announces
 	announced := inStore[sync.Map](s)
@@ -234,7 +234,8 @@ func (s *faulty) announces() (told func(r *request) bool) {
 	return told
 }
 
-// watchesOwn calls spoil for each watch of another session's node by name.
+// watchesOwn leaves only watches of own nodes intact: it calls spoil for each
+// watch, by name, of another session's node.
 func watchesOwn(spoil func(r *request)) plant {
 	return func(s *faulty) {
 		var mine sync.Map // the session's own nodes, by sequence
@@ -248,8 +249,8 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-// watchGroups replaces each watch by the result of join, whose key is the queue
-// or, for Watch, the node that group returns.
+// watchGroups replaces each watch by the result of join. The key stands for the
+// queue or, for Watch, for the node that the function group returns.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -280,7 +281,7 @@ func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	}
 }
 
-// forgetting makes all watches silent that are armed when forget is called.
+// forgetting makes each call of forget silence the watches armed before it.
 func forgetting(op faults.Op, when func(s *faulty, forget func())) plant {
 	return func(s *faulty) {
 		var times atomic.Int32

@@ -21,7 +21,7 @@ const soundTimeout = 300 * time.Millisecond
 type store struct {
 	*memdriver.Store
 	plant plant
-	grace *atomic.Pointer[time.Time] // when sessions may begin after a loss; nil if the store loses no data
+	grace *atomic.Pointer[time.Time] // when sessions may begin again; nil without losses
 }
 
 // lose removes all sessions and nodes, without notifying the sessions. The
@@ -117,7 +117,7 @@ func configOf(p plant) Config {
 			faultyOf(s).reset()
 			ownerOf(s).Reset(ownerOf(s).inner)
 		},
-		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // no-op for a correct session, whose notices share a connection with its replies
+		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // no-op unless faulty: notices and replies share a connection
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			if !faultyOf(s).lose(op, false) {
 				ownerOf(s).LoseRequest(ownerOf(s).inner, op)

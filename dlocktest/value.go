@@ -210,8 +210,8 @@ var valueCases = []testCase{
 			c.setValue(s, "still", still, "value")
 			c.delete(s, "q", p)
 			got := c.walk(s, "")
-			// Walk may return q, which has no nodes any more. It must return nothing
-			// else, such as a node in which the store keeps the value of a queue.
+			// Besides the queue still, Walk may return q, whose nodes are gone. It
+			// must not return a node in which the store keeps a queue's value.
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "q" })
 			if strings.Join(got, " ") != "still" {
 				c.errorf("Walk returned %q beside q, expected the queue still alone", got)
@@ -254,8 +254,8 @@ func (c *check) wantValue(what string, s session, queue, value string, token int
 	}
 }
 
-// wantRefused checks that SetValue returns an error and does not change the
-// value. Unless kind is nil, the error must match it.
+// wantRefused checks that SetValue does not change the value, and returns an
+// error, which must match kind unless kind is nil.
 func (c *check) wantRefused(what string, s session, queue string, p driver.Place, kind error, reader session) {
 	c.listAfterWrite(reader, queue)
 	before, token := c.value(reader, queue)

@@ -64,7 +64,8 @@ func (c *check) wantEnded(what string, err error) {
 	}
 }
 
-// calls omits optional methods that the driver does not support.
+// calls returns functions that each call one method of s. It omits optional
+// methods that the driver does not support.
 func (c *check) calls(ctx context.Context, s session, queue string, p driver.Place) map[string]func() error {
 	all := map[string]func() error{
 		"Create":                  func() error { _, err := tryCreate(ctx, s, queue, writer); return err },

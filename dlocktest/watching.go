@@ -165,9 +165,9 @@ func endsWatches(end event) func(*check) {
 	})
 }
 
-// endsWatchByName is for a session that watches another session's node, as
-// observers do. An early end in every round is a failure, because it would make
-// observers list the queue all the time.
+// endsWatchByName checks watches of another session's node, such as observers
+// use. They may end early, but not in every round, because observers would then
+// list the queue all the time.
 func endsWatchByName(ends ...event) func(*check) {
 	return pair(func(c *check, a, b session) {
 		early := 0
