@@ -3,8 +3,8 @@ package driver
 import "context"
 
 // Checker is an optional part of a [Connector]. It looks for what only the
-// driver knows about its store's server: settings and releases that weaken the
-// guarantees, missing rights, and the room that is left in sequences.
+// driver knows about its store's server: settings and server versions that
+// weaken the guarantees, missing rights, and sequences that are running out.
 type Checker interface {
 	// Check returns at least one finding about the store, unless it returns an
 	// error. It may begin a session of its own, which it closes. It changes
@@ -15,8 +15,9 @@ type Checker interface {
 	// reports this as a finding with the level Problem. Otherwise it returns
 	// the error of [Connector.Connect], together with what it has found so far.
 	//
-	// If ctx ends, Check returns promptly, after it has cleaned up. If a connector
-	// wraps one without Check, it returns [errors.ErrUnsupported].
+	// If ctx ends, Check returns promptly, after it has cleaned up. A connector
+	// that wraps another one returns [errors.ErrUnsupported] if the inner
+	// connector has no Check.
 	Check(ctx context.Context) ([]Finding, error)
 }
 
@@ -35,8 +36,8 @@ type Level int
 // The levels of findings.
 const (
 	OK      Level = iota
-	Unknown       // could not be determined, but locks work
-	Warning       // locks work, but something may break them or weaken their guarantees
+	Unknown       // locks work, but this could not be checked
+	Warning       // locks work, but may break or guarantee less
 	Problem       // locks do not work
 )
 

@@ -37,7 +37,8 @@ type Connector interface {
 }
 
 // Session is one session with a store. A session that has ended never comes
-// back to life. To get another one, call [Connector.Connect].
+// back to life. To get another one, call [Connector.Connect]. The comments
+// below give the numbered rules of the package comment in full.
 //
 // Rule 10, methods:
 //
@@ -87,14 +88,13 @@ type Session interface {
 	// If the store can lose its latest data, the driver computes each token
 	// from the last one and the clock: max(last+1, clock).
 	//
-	// Rule 4, all or nothing: if Create returns an error, the node does not
-	// stay, even if ctx ended, the reply was lost, or the request reaches the
-	// store later. If the node may exist, the driver removes it as soon as it
-	// can reach the store, for as long as the session lives. (When the session
-	// ends, the store removes it.) A broken connection can leave many such
-	// nodes, which block their queue, so the driver sends at most a few
-	// requests for each. If the node exists and only the list or the watch of
-	// [Joined] is missing, Create returns the place without them, and no error.
+	// Rule 4, all or nothing: a Create that returns an error leaves no node,
+	// even if ctx ended, the reply was lost, or the request reaches the store
+	// later. If the node may exist, the driver removes it as soon as it can
+	// reach the store, or the store does when the session ends. A broken
+	// connection can leave many such nodes, which block their queue, so the
+	// driver sends at most a few requests for each. If only the list or the
+	// watch of [Joined] is missing, Create returns the place and no error.
 	//
 	// Rule 5, ahead: see [Joined].
 	Create(ctx context.Context, queue string, n NodeSpec) (Joined, error)
@@ -103,11 +103,11 @@ type Session interface {
 	// 1. A queue that does not exist is empty.
 	//
 	// The list holds every node that Create has made and that is still in the
-	// queue. It also holds foreign nodes, which are nodes of other programs whose
-	// names [ParseName] accepts, and nothing else. (A driver may list more foreign
-	// nodes if its store orders them among its own: zkdriver lists every node
-	// whose name ends in ten digits.) Package recipes treats a node as exclusive
-	// unless its name is a reader's.
+	// queue. It also holds foreign nodes: nodes of other programs whose names
+	// [ParseName] accepts. It holds no others, except that a driver may list more
+	// foreign nodes if its store orders them among its own: zkdriver lists every
+	// node whose name ends in ten digits. Package recipes takes a foreign node for
+	// a writer's, unless its prefix ends in "-R-", as a reader's does.
 	//
 	// A foreign node is ordered by its sequence, and is not covered by rule 1:
 	// Create need not take its sequence into account, and may make a node that
@@ -119,15 +119,15 @@ type Session interface {
 	// with Released.
 	List(ctx context.Context, queue string) ([]Node, error)
 
-	// Watch watches the session's own node p, and nodes ahead of it. The watch
-	// ends when one of these nodes is no longer in the queue under its name,
-	// because it was deleted or replaced, its session was closed or expired, or
-	// its queue was removed.
+	// Watch watches the node p, usually the session's own, and nodes ahead of
+	// it. The watch ends when one of these nodes is no longer in the queue under
+	// its name, because it was deleted or replaced, its session was closed or
+	// expired, or its queue was removed.
 	//
 	// If p has a token, the watch is for the node with that token. It ends when
 	// that node is gone, even if another node has taken the name. If p has no
-	// token, the watch is for any node with the name of p, and p may be a node of
-	// another session. The nodes ahead are always watched by name alone.
+	// token, p may be a node of another session, and the watch is for any node
+	// with that name. The nodes ahead are always watched by name alone.
 	//
 	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
 	// is removed or replaced after that, the watch ends, or sends Released as
@@ -156,9 +156,9 @@ type Session interface {
 	Watch(ctx context.Context, queue string, p Place, ahead ...Node) (Watch, error)
 
 	// WatchQueue watches the members of the queue. The watch ends when a node
-	// is added, removed or replaced. Callers arm the watch first and list the
-	// queue after that. The watch never sends Released. Otherwise rule 6 holds
-	// as for Watch.
+	// is added, removed or replaced. To miss no change, callers arm the watch
+	// before they list the queue. The watch never sends Released. Otherwise rule
+	// 6 holds as for Watch.
 	WatchQueue(ctx context.Context, queue string) (Watch, error)
 
 	// Delete removes the node p, which Create has returned.
@@ -200,14 +200,14 @@ type Session interface {
 
 	// Done returns a channel that is closed when the session has ended.
 	//
-	// Rule 8, session end: once the store drops a session that it has not heard
-	// from for the session timeout, other sessions can get its locks. Before
-	// that, Done is closed and Err returns an error. Otherwise a holder could
-	// still be working when the next holder begins.
+	// Rule 8, session end: when a store has not heard from a session for the
+	// session timeout, it drops the session. Before the store does so, Done is
+	// closed, and Err returns an error. Otherwise another session could get a
+	// lock while its old holder is still working.
 	//
-	// The store may be out of reach at that time, so the driver decides by this
-	// process's clocks alone. It measures from the time at which it sent a request
-	// that the store is known to have taken as a sign of life. [Lease] implements
+	// The store may be out of reach by then, so the driver decides by this
+	// process's clocks alone. It counts from the time of sending the latest
+	// request that is known to have kept the session alive. [Lease] implements
 	// this. After a pause of the process, or a step of the wall clock, Done may be
 	// closed a little later than Err returns an error.
 	//
@@ -215,8 +215,8 @@ type Session interface {
 	// request. The session then ends with the store's next answer.
 	Done() <-chan struct{}
 
-	// Err returns nil while the session lives, and from then on always an error
-	// that matches [ErrSessionEnded] and says why the session ended.
+	// Err returns nil while the session lives. After that, it always returns an
+	// error that matches [ErrSessionEnded] and says why the session ended.
 	//
 	// Rule 8, session end: each call of Err reads the monotonic and the wall
 	// clock, so it reports the end of the session before any timer has run,
@@ -294,20 +294,19 @@ type Joined struct {
 	Known bool
 	// Ahead holds the nodes before this one, oldest first.
 	//
-	// Rule 5, ahead: these are all the nodes that List, at some instant when this
-	// node was in the queue, would have returned ahead of it. For example, a
-	// driver may take them from a list request that follows the create on the same
-	// connection.
+	// Rule 5, ahead: Ahead is complete, as if List had been called at some instant
+	// when this node was in the queue. For example, a driver may take the nodes
+	// from a list request that follows the create on the same connection.
 	Ahead []Node
 	// Behind reports whether the list from which Ahead was taken also shows a node
 	// behind this one. If so, the contender behind may already be waiting for this
-	// node. Behind stays false if Create makes the node and lists the queue in one
-	// step.
+	// node. Behind is always false if Create makes the node and lists the queue in
+	// one step, because this node is then the last.
 	Behind bool
 	// Watch is an optional watch of this place and of the node that Predecessor
 	// chose, as [Session.Watch] would have returned it. The driver must arm it
 	// while both nodes are in the queue, so that it reports the later removal
-	// of either: see rules 6 and 13 at [Session.Watch]. It is zero if the
+	// of either: see rules 6 and 13 at [Session.Watch]. Watch is zero if the
 	// driver offers none, if Predecessor is nil, or if Predecessor returned -1.
 	Watch Watch
 }

@@ -45,7 +45,7 @@ func FuzzCheckQueue(f *testing.F) {
 			wantNameError(t, err, queue)
 			return
 		}
-		for i := range segments { // each ancestor of the queue, and each segment alone, is a valid name as well
+		for i := range segments {
 			require.NoError(t, driver.CheckQueue(strings.Join(segments[:i+1], "/")))
 			require.NoError(t, driver.CheckQueue(segments[i]))
 		}

@@ -8,11 +8,11 @@ import (
 )
 
 // Inspector is an optional part of a session, for tools, operators, logs and
-// hooks. No lock depends on it, but Once of package recipes does: it uses
-// SetValue and Value to remember the last run.
+// hooks. No lock depends on it. Only Once of package recipes does, which
+// remembers the last run with SetValue and Value.
 //
-// A session that supports only some of the methods embeds [Unsupported]. Rule
-// 10 covers these methods too. Each is either always supported or never.
+// A session that supports only some of the methods embeds [Unsupported]. Each
+// method is supported in every call or in none. Rule 10 of [Session] applies.
 //
 // Call [Inspect] rather than asserting the type. If a session wraps another
 // one, it forwards these methods to the result of Inspect.
@@ -31,16 +31,15 @@ type Inspector interface {
 	// [ErrBadName].
 	Walk(ctx context.Context, prefix string) ([]string, error)
 
-	// Remove removes the node of that name and token, whichever session owns
-	// it. Any other node stays: if the node has another name or token by now,
-	// or is gone, the error matches [ErrGone]. The token is the one that Read
-	// returns. It is zero for the nodes of other programs if the store gives
-	// those no token.
+	// Remove removes the node that has both the name and the token of p,
+	// whichever session owns it. If there is no such node, for example because
+	// it has another name by now, the error matches [ErrGone]. The token is the
+	// one that Read returns. It is zero for the nodes of other programs if the
+	// store gives those no token.
 	//
-	// Remove resembles a Delete with the cause Changed, except that the owner
-	// did not ask for it. The owner's watches of the node end as after any
-	// removal by an operator, and those of the contenders behind it end without
-	// Released (rules 6 and 13).
+	// To watches, this is a Delete with the cause Changed: the owner's watch of
+	// the node ends, and those of the contenders behind it end without Released
+	// (rules 6 and 13).
 	//
 	// After an error that matches [ErrUnavailable], or if ctx has ended, the
 	// node may or may not be there, and a request in flight may still remove
@@ -53,7 +52,7 @@ type Inspector interface {
 	//
 	// If p is gone, the error matches [ErrGone]. If a node with a greater token
 	// than p's has set a value, it matches [ErrStale]. In both cases nothing is
-	// stored. Like Delete, SetValue takes any place that the node has had.
+	// stored. As in Delete, p may be a place from before a Replace of the node.
 	//
 	// After an error that matches [ErrUnavailable], or if ctx has ended, the value
 	// may or may not be stored. A request in flight may still store it while p is
@@ -158,9 +157,10 @@ type NodeInfo struct {
 	Foreign bool
 	// Created is the creation time by the store's clock, or zero if unknown.
 	Created time.Time
-	// SessionLeft is how long the store would keep the owner's session if it
-	// heard nothing more from it, by the store's clock at the time of the read.
-	// It is zero if no session owns the node, or if the store does not tell.
+	// SessionLeft is the time after which the store drops the owner's session
+	// unless it hears from the owner again, by the store's clock at the time of
+	// the read. It is zero if no session owns the node, or if the store does not
+	// tell.
 	SessionLeft time.Duration
 }
 
@@ -177,10 +177,10 @@ type SessionInfo struct {
 	// Margin is the difference between Timeout and the term of the lease. Zero
 	// means a quarter of Timeout.
 	Margin time.Duration
-	// Generation identifies the state of a store that notices when it loses
-	// data. It changes with each loss, which ends all sessions. It is empty if
-	// the store cannot lose data, or does not notice it.
+	// Generation identifies the store's data. When the store notices that it has
+	// lost data, it ends all sessions and changes Generation. It is empty if the
+	// store cannot lose data, or does not notice it.
 	Generation string
-	// Grace is how long Connect waited for earlier leases to end.
+	// Grace is how long Connect waited for old leases to end after a data loss.
 	Grace time.Duration
 }

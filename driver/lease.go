@@ -38,10 +38,10 @@ import (
 //
 // A lease reads both the monotonic and the wall clock, because the monotonic
 // clock may stand still while a machine sleeps, and the wall clock may be set
-// back. Between two readings it goes by the clock that has advanced more, and
-// it never goes back. So a wall clock that is set back hides a sleep only if
-// nothing reads the clocks in between. While the machine runs, they are read at
-// least four times per term.
+// back. The time between two readings is that of the clock that has advanced
+// more, and is never negative. A sleep is missed only if the wall clock is set
+// back between the same two readings. While the machine runs, a lease reads the
+// clocks at least four times per term.
 //
 // If the wall clock is set forward by more than the rest of the term, the lease
 // ends early, which is safe. If both clocks stand still, as in a paused virtual
@@ -57,8 +57,8 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	done    <-chan struct{} // ended.Done()
 
-	// Written with mu held, but read without it, because every request
-	// reads these fields.
+	// Written with mu held, but read without it, so that Err does not lock
+	// mu while the lease runs.
 	begun atomic.Bool  // whether from is set
 	from  atomic.Int64 // the start of the current term, as Instant.counted
 	over  atomic.Bool  // whether the lease has ended, and err is set
@@ -66,7 +66,7 @@ type Lease struct {
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
 	renewed Instant     // when the lease began or was last renewed; for the error text
-	failure error       // the last argument of Failed since renewed; for the error text
+	failure error       // the latest failure since that renewal; for the error text
 	err     error
 	onRenew func(left, term time.Duration)
 }
@@ -74,12 +74,12 @@ type Lease struct {
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
 type Instant struct {
 	mono    time.Duration // on the monotonic clock
-	counted time.Duration // on the clock that leases use, see type clock; zero is in 1970
+	counted time.Duration // Unix time as counted by type clock, for leases
 }
 
 // Now returns the current instant. It is for drivers that learn the session
-// timeout from the store's first answer, and so have no lease when they send
-// that request. They pass the instant to [Lease.Renew] afterwards.
+// timeout only from the store's first answer. They call Now before the first
+// request, and pass the instant to [Lease.Renew] once they have a lease.
 func Now() Instant { return processClock.now() }
 
 var processClock = newClock(func() func() (mono, wall time.Duration) {
@@ -99,10 +99,10 @@ type clock struct {
 	skew atomic.Pointer[skew]
 }
 
-// skew is the immutable state of a clock, relative to the monotonic clock.
+// skew says how a clock differs from the monotonic clock. It is immutable.
 type skew struct {
-	wall  time.Duration // how far the wall clock was ahead of the monotonic clock
-	added time.Duration // the sum of all advances of wall
+	wall  time.Duration // how far the wall clock is ahead of the monotonic clock
+	added time.Duration // how far the combined clock is ahead of it; never decreases
 }
 
 // tolerance is the largest change of the skew that is ignored. Without it, the
@@ -117,8 +117,8 @@ func newClock(read func() (mono, wall time.Duration)) *clock {
 }
 
 func (c *clock) now() Instant {
-	// Load the skew after reading the clocks, so that it includes all
-	// earlier readings.
+	// Load the skew after reading the clocks, because a skew loaded before
+	// could lack an advance that another goroutine has seen meanwhile.
 	mono, wall := c.read()
 	s := c.skew.Load()
 	if (wall - mono - s.wall).Abs() > tolerance {
@@ -127,8 +127,8 @@ func (c *clock) now() Instant {
 	return Instant{mono: mono, counted: mono + s.added}
 }
 
-// readAgain holds c.mu, so that no other goroutine replaces the skew meanwhile,
-// which would look like a step of the wall clock.
+// readAgain holds c.mu while it reads the clocks and the skew. If another
+// goroutine replaced the skew in between, the wall clock would seem to step.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,9 +185,9 @@ func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 // run from the time before that call. The function must return nil only under
 // the condition stated at [Lease.Do].
 //
-// Begin returns the error of the function request. If that succeeds only after
-// the term has passed, the lease has ended. Connect then fails, but another
-// attempt may succeed, so the error matches [ErrUnavailable] and not
+// Begin returns the error of the function request. If the function returns nil
+// only after the term has passed, the lease has ended. Connect then fails, but
+// another attempt may succeed, so the error matches [ErrUnavailable] and not
 // [ErrSessionEnded]. If the lease had already ended, Begin returns the lease's
 // error without calling request.
 func (l *Lease) Begin(request func() error) error {
@@ -227,9 +227,9 @@ func (l *Lease) Do(request func() error) error {
 }
 
 // Failed records the error of a request that has not renewed the lease. If the
-// lease runs out before the next renewal, the lease's error has the latest such
-// error in its text, to tell users why their session ended, but does not match
-// it. Do and Run call Failed themselves.
+// lease then runs out, the text of the lease's error quotes the latest recorded
+// error, to tell users why their session ended, but the lease's error does not
+// match it. Do and Run call Failed themselves.
 func (l *Lease) Failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *Lease) Run(beat func(ctx context.Context) error) {
 			return
 		case <-ticker.C:
 			beats.TryGo(func() error {
-				_ = l.Do(func() error { return l.limit(beat) }) // no error to handle: the loop notices the end of the lease
+				_ = l.Do(func() error { return l.limit(beat) }) // the loop notices the end of the lease
 				return nil
 			})
 		}
@@ -337,9 +337,9 @@ func (l *Lease) Renew(sent Instant) bool {
 	return running
 }
 
-// renew implements Renew, but leaves the call of the function set by OnRenew to
-// its caller, because renew holds mu. It returns that function as report if a
-// call is due.
+// renew implements Renew, except that it does not call the function set by
+// OnRenew, because it holds mu. If that function is to be called, renew returns
+// it as report.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -377,9 +377,9 @@ func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 // session's first node, it calls CountFrom with the sending time of the latest
 // request that has a strong proof.
 //
-// If less of the term than the argument least would remain, CountFrom changes
-// nothing and returns an error that matches [ErrUnavailable]. If the lease has
-// ended, CountFrom returns the error of Err.
+// If the rest of the term would be shorter than the argument least, CountFrom
+// changes nothing and returns an error that matches [ErrUnavailable]. If the
+// lease has ended, CountFrom returns the error of Err.
 func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -416,10 +416,11 @@ func (l *Lease) End(cause error) {
 // the end at once.
 func (l *Lease) Done() <-chan struct{} { return l.done }
 
-// Err returns nil until the lease ends, and from then on always an error that
-// matches [ErrSessionEnded], and either the cause passed to End or
-// [ErrExpired]. It reads the clocks, so it does not wait for a timer to notice
-// the end. Once Err has returned an error, Done is closed.
+// Err returns nil until the lease ends. After that, it always returns an error
+// that matches [ErrSessionEnded]. The error also matches the cause passed to
+// End or, if the lease has run out, [ErrExpired]. Err reads the clocks, so it
+// needs no timer to notice the end. Once Err has returned an error, Done is
+// closed.
 func (l *Lease) Err() error { return l.at(l.Now()) }
 
 // Term returns how long the lease runs without a renewal.
@@ -466,8 +467,8 @@ func (l *Lease) end(cause error) {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	// A method that finds the field over set locks mu before it returns err, so it
-	// returns only after done is closed.
+	// No method returns err before done is closed, because the method at locks
+	// mu after it has found the field over set.
 	l.over.Store(true)
 	l.cancel(l.err)
 }

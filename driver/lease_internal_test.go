@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are the clocks of a lease. The method step advances them, but makes no
-// timer fire.
+// clocks are fake clocks that only the method step advances. It fires no timer.
 type clocks struct {
 	*clock
 	mu         sync.Mutex
@@ -73,8 +72,7 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	}
 }
 
-// The last step alone is shorter than the term on either clock, so the lease
-// ends only if it also counts the time of earlier steps.
+// No single step is as long as the term, so the lease must add the steps up.
 func TestNoStepOfTheWallClockHidesTimeThatWasRead(t *testing.T) {
 	for name, steps := range map[string][]struct{ mono, wall time.Duration }{
 		"set back, then asleep":  {{1, -term}, {0, term / 2}, {1, -term / 4}, {0, term / 2}},
@@ -195,7 +193,7 @@ func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
 func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		strong := Now()
-		time.Sleep(9 * time.Second) // the rest is shorter than the timer's interval
+		time.Sleep(9 * time.Second) // leaves 1s of the term, less than the timer's interval
 		l := running(10*time.Second, Now(), Now)
 		require.NoError(t, l.CountFrom(strong, 0))
 		began := time.Now()

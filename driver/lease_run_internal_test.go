@@ -304,7 +304,7 @@ func TestHeartbeatsOverlap(t *testing.T) {
 		l := NewLease(8*time.Second, 0)
 		began := Now()
 		returned := run(l, func(context.Context) error {
-			time.Sleep(1900 * time.Millisecond) // longer than the second after which the next heartbeat is sent
+			time.Sleep(1900 * time.Millisecond) // the next heartbeat is sent after one second
 			return nil
 		})
 		time.Sleep(time.Minute)
@@ -426,7 +426,7 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(8*time.Second, Now(), Now) // Run will send the first heartbeat after 2s
-		leasehook.Skew(l, time.Minute)          // the lease is over, but its timer also fires only after 2s
+		leasehook.Skew(l, time.Minute)          // ends the lease, but its timer fires only after 2s
 		<-run(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
 			return nil

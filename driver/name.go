@@ -99,8 +99,8 @@ func CheckQueue(queue string) error {
 	return nil
 }
 
-// unprintable returns the index of the first unprintable character. The
-// replacement character is unprintable, because it stands for lost text.
+// unprintable returns the index of the first unprintable character. Replacement
+// characters count as unprintable, because they stand for something lost.
 func unprintable(s string) (at int, found bool) {
 	for i, r := range s {
 		if r == utf8.RuneError || r == '\ufffc' || !unicode.IsPrint(r) {

@@ -13,7 +13,7 @@ type Observer interface {
 	// was never used is empty. The methods that change something return an error
 	// that matches [errors.ErrUnsupported].
 	//
-	// Otherwise Observe is like [Connector.Connect]. If a connector wraps one
-	// without Observe, it calls the wrapped one's Connect instead.
+	// Otherwise Observe is like [Connector.Connect]. A connector that wraps
+	// another one calls the inner Connect if the inner connector has no Observe.
 	Observe(ctx context.Context) (Session, error)
 }
