@@ -26,7 +26,6 @@ func newBehindFaults(plan faults.Plan, opts ...memdriver.Option) behindFaults {
 	return behindFaults{faults.New(memory{store}, plan), store}
 }
 
-// memory is a memory store whose sessions have the methods of its Faults, too.
 type memory struct{ *memdriver.Store }
 
 type known struct {
@@ -67,7 +66,7 @@ func configOf(plan faults.Plan) dlocktest.Config {
 		LoseRequest:    func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseRequest(behind(s).session(), op) },
 		LoseReply:      func(_ *testing.T, s driver.Session, op faults.Op) { behind(s).LoseReply(behind(s).session(), op) },
 		Reset:          func(_ *testing.T, s driver.Session) { behind(s).Reset(behind(s).session()) },
-		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: notices and replies share a connection
+		SilenceNotices: func(*testing.T, driver.Session) {}, // no-op: watch events and replies share a connection
 		HoldRequest: func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 			return behind(s).HoldRequest(behind(s).session(), op)
 		},

@@ -122,7 +122,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 
 func inspect[T any](ctx context.Context, s *session, r Request, ask func(context.Context, driver.Inspector) (T, error)) (T, error) {
 	inner, ok := s.inner.(driver.Inspector)
-	if !ok { // the driver gets no request, so there is none to inject a fault into
+	if !ok { // no request is sent, so no fault is injected
 		return *new(T), errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[T]{

@@ -21,7 +21,7 @@ const (
 	OpClose
 	OpCleanUp
 	OpHeartbeat
-	OpRemove // at the end, because Rates derives its faults from these numbers, so they must not change
+	OpRemove // at the end, because Rates depends on the numbers above
 	OpSetValue
 	OpValue
 )

@@ -23,12 +23,12 @@ type Rates struct {
 	FailConnects float64 // Connects that fail; LoseRequests and LoseReplies do not apply to them
 	LoseRequests float64 // requests that do not reach the store
 	LoseReplies  float64 // replies that are lost after the store has carried out the request
-	Repeat       float64 // requests sent twice, among those to which Fault.Repeat applies
+	Repeat       float64 // repeatable requests that are sent twice: see Fault.Repeat
 	DropAhead    float64 // Creates that leave out the nodes ahead (Joined.Known is false)
 	DropWatch    float64 // Creates that leave out the watch
 	EndWatches   float64 // watches that end within MaxDelay of being armed
 	LoseReleased float64 // watches that end instead of sending Released
-	EndSessions  float64 // requests and replies at which the session ends, except those of Connect
+	EndSessions  float64 // requests and replies that end the session (not of Connect or Close)
 
 	// Delay is the share of requests, replies and watch events to delay,
 	// each by a random time up to MaxDelay.

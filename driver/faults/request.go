@@ -38,12 +38,12 @@ type Request struct {
 	Op    Op
 	Stage Stage
 
-	// Session is the number of the call of Connect that made the session. The
-	// first is 1. Calls that fail count, unless their ctx had ended before.
+	// Session is the number of the Connect that made the session, from 1. Failed
+	// Connects are numbered, too, unless their ctx had already ended.
 	Session int
-	// Nth is the number of the request among those of the session that have the
-	// same Op and Queue. The first is 1, and a Connect is always 1. The reply and
-	// the watch events have the Nth of their request.
+	// Nth numbers the session's requests that have the same Op and Queue, from 1.
+	// It is always 1 for a Connect. A reply and the watch events have the Nth of
+	// their request.
 	Nth int
 
 	// Queue is the queue, or the prefix passed to Walk.
@@ -131,9 +131,9 @@ type Fault struct {
 	// StageRequest.
 	Repeat bool
 
-	// EndWatchAfter, if not zero, ends the watch that the request has armed, that
-	// long after the reply. It applies to OpCreate, OpWatch and OpWatchQueue at
-	// StageRequest.
+	// EndWatchAfter is the time from the reply to an early end of the watch that
+	// the request has armed. Zero means no early end. It applies to OpCreate,
+	// OpWatch and OpWatchQueue at StageRequest.
 	EndWatchAfter time.Duration
 
 	// DropAhead and DropWatch remove the nodes ahead and the watch from the

@@ -26,7 +26,7 @@ type session struct {
 	closes singleflight.Group // deduplicates concurrent calls of Close
 	closed bool               // whether inner.Close has succeeded; guarded by closes
 
-	all sync.WaitGroup // goroutines, method calls and requests in flight, even if their callers gave up
+	all sync.WaitGroup // what Close waits for, such as requests whose callers gave up
 
 	mu    sync.Mutex
 	ended bool         // whether new calls and goroutines are refused; guarded by mu
@@ -161,9 +161,9 @@ type sent[T any] struct {
 	request   Request
 }
 
-// The request of send runs under a context of the session, because a request in
-// flight does not end with its caller's ctx. No fault is injected into a
-// request that the driver would reject.
+// send makes a request and injects faults, but not into a request that the
+// driver would reject. If ctx ends, send returns, but the request goes on, as
+// it would on a network.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -234,7 +234,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // no plan may lose this reply, because a method is unsupported in every call or in none
+		return got, err // not to be lost, because every call must return it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

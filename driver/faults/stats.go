@@ -50,7 +50,8 @@ func count(n *atomic.Int64, yes bool) {
 	}
 }
 
-// add counts an injected fault, but neither DropAhead nor DropWatch.
+// add counts a request and its faults, but leaves DropAhead and DropWatch to
+// withoutDropped.
 func (t *counters) add(r Request, f Fault) {
 	count(&t.requests, r.Stage == StageRequest)
 	count(&t.delayed, f.Delay > 0)

@@ -18,8 +18,8 @@ type forwarder struct {
 	stop    func()
 }
 
-// forward returns a watch with the events of inner and injected faults. If
-// endAfter is not zero, the watch ends after that time.
+// forward returns a watch that passes on the events of inner and injects faults
+// into them. If endAfter is not zero, the watch ends after that time.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
