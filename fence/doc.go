@@ -44,7 +44,7 @@ var (
 	// work: it is not an error that a retry can cure.
 	ErrStale = errors.New("fence: stale token")
 	// ErrInvalid means that a resource, a token or the name of a table is
-	// malformed, or that a table does not store what it is given.
+	// malformed, or that a table does not store a resource or token unchanged.
 	ErrInvalid = errors.New("fence: invalid")
 	// ErrNoToken means that an HTTP request has no token.
 	ErrNoToken = errors.New("fence: no token")

@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Marks keeps the greatest token of each resource in memory. It protects one
-// process until that process restarts. A service with several replicas, or with
-// data that outlive it, compares tokens in its database instead: see [Table].
+// Marks keeps the greatest token of each resource in memory, so it protects one
+// process and forgets the tokens when the process ends. A service with several
+// replicas, or with data that outlive a restart, compares tokens in its
+// database instead: see [Table].
 //
 // The zero value is ready. Marks never forgets a resource, so pass only names of
 // resources that exist. It is safe for concurrent use, and must not be copied.

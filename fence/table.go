@@ -18,8 +18,8 @@ import (
 //	CREATE TABLE dlock_fence (resource VARCHAR(512) PRIMARY KEY,
 //		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL)
 //
-// or, on MySQL and MariaDB, where a default engine without transactions would
-// let late writes pass, by
+// MySQL and MariaDB must use InnoDB, because an engine without transactions
+// would let late writes pass:
 //
 //	CREATE TABLE dlock_fence (resource VARBINARY(512) PRIMARY KEY,
 //		epoch BIGINT NOT NULL, token BIGINT NOT NULL, checks BIGINT NOT NULL) ENGINE=InnoDB

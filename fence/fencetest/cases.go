@@ -117,9 +117,9 @@ func restart(r run) error {
 	)
 }
 
-// largeTokens writes with each power of two as the token, and then with the
-// token before it, which must be refused. A resource that keeps too few bits of
-// a token accepts the second write, or refuses the first.
+// largeTokens writes with each power of two as the token, and then with a token
+// that is smaller by one and must be refused. A resource that rounds tokens
+// accepts the smaller one. One that cuts off bits refuses the larger one.
 func largeTokens(r run) error {
 	const bits = 63
 	var steps []func() error

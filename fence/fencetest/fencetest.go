@@ -15,8 +15,8 @@ type Resource interface {
 	//
 	// Write calls the function pause once, where a pause would do most harm: after
 	// it has compared the token, and before the value is stored for good. The call
-	// returns when another holder's write has ended, or, if the resource keeps
-	// that write waiting, after the time in [Options.Wait].
+	// returns when another holder's write has ended. If the resource makes that
+	// write wait, the call returns after the time in [Options.Wait].
 	Write(ctx context.Context, token int64, value string, pause func()) error
 
 	// Read returns the stored value to a reader with that token, or an error

@@ -44,7 +44,7 @@ func (r *marked) Read(_ context.Context, token int64) (value string, err error) 
 type served struct {
 	handler http.Handler
 	value   string
-	pauses  sync.Map // what a Write calls before it writes, by the body of its request
+	pauses  sync.Map // the pause functions of Writes, by request body
 }
 
 func newServed() *served {
