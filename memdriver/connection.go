@@ -26,7 +26,7 @@ type loss struct {
 	held      *held
 }
 
-// held is a request to be delivered later. serve is nil before it is sent.
+// held is a request to be delivered later. Its serve is nil until it is sent.
 type held struct{ serve func() }
 
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }
@@ -47,8 +47,8 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 
 // The functions below must be called without the store's mutex.
 
-// transfer waits for half of c.delay, and then until the connection is not cut.
-// It returns false if quit is closed first.
+// transfer waits until a message sent at that time arrives: after half of
+// c.delay, but not during a cut. It returns false if quit is closed first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -121,8 +121,8 @@ func (c *connection) brokeSince(resets int) bool {
 	return c.resets != resets
 }
 
-// deliverNotices removes a notice only after its delivery, so that sendNotice
-// appends later ones instead of delivering them directly.
+// deliverNotices delivers the inbox in order. It removes a notice only after
+// its delivery. Otherwise a newer one could find the inbox empty and overtake.
 func (s *session) deliverNotices() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -28,10 +28,9 @@ func (st *Store) Faults() Faults { return Faults{st} }
 func (f Faults) Expire(s driver.Session) { f.expire(f.session(s)) }
 
 // ExpireAll expires all sessions: see [Faults.Expire]. It is for tests of
-// programs that use locks, which have a client and no session. When ExpireAll
-// returns, every lock is lost, and Lock.Err says so. The expiry of one session
-// grants no lock to a waiter whose own session expires, too. A client opens a
-// new session when it needs one.
+// programs that have a client, but no session to pass to Expire. When ExpireAll
+// returns, every lock is lost, and Lock.Err says so. Waiters of these sessions
+// get no lock meanwhile. A client opens a new session when it needs one.
 func (f Faults) ExpireAll() { f.expire(f.all()...) }
 
 func (f Faults) expire(all ...*session) {
@@ -154,9 +153,9 @@ func (f Faults) Delay(s driver.Session, d time.Duration) {
 // store drops the session, and its nodes are gone when Pause returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) { f.pause(d, f.session(s)) }
 
-// PauseAll pauses the processes of all sessions for d: see [Faults.Pause]. Like
-// ExpireAll, it is for tests of programs that use locks, most of which have all
-// their clients in one process. It returns at once. After a pause that is
+// PauseAll pauses all sessions for d: see [Faults.Pause]. It is for tests of
+// programs that use locks, because all clients of such a program usually share
+// one process and pause together. It returns at once. After a pause that is
 // longer than the session timeout, every lock is lost: Lock.Err says so at
 // once, but Lost and the lock's contexts close later, as in a process that has
 // just woken up.
@@ -205,9 +204,9 @@ func (f Faults) RemoveQueue(queue string) bool {
 }
 
 // PutNode adds a node that belongs to no session, as another program may do.
-// List returns it only if driver.ParseName accepts the name. The queue then
-// continues after the sequence in the name, which must not be lower than the
-// queue's next one. If the node cannot be added, the error matches
+// List returns it only if driver.ParseName accepts the name. In that case, the
+// sequence in the name must not be lower than the queue's next one, and the
+// queue continues after it. If the node cannot be added, the error matches
 // driver.ErrBadName and gives the reason.
 func (f Faults) PutNode(queue, name string, data []byte) error {
 	if err := driver.CheckQueue(queue); err != nil {

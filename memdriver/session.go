@@ -20,7 +20,7 @@ var (
 
 	errUnknown  = fmt.Errorf("%w: the store does not know the session any more", driver.ErrSessionEnded)
 	errNotOwner = errors.New("the node belongs to another session")
-	// No caller receives errCleanedUp, because its Create has already failed.
+	// errCleanedUp reaches no caller, because the Create has already failed.
 	errCleanedUp = errors.New("create was cleaned up before it arrived")
 	// errNoAnswer marks a request that was sent but not answered, so that it
 	// may or may not have been carried out.
@@ -50,7 +50,7 @@ type session struct {
 	// The fields below are guarded by the store's mutex.
 	conn    connection
 	inbox   []notice // notices that the store has sent but the session has not received
-	stopped bool     // whether the lease has ended; if so, requests are not served and spawn runs nothing
+	stopped bool     // whether the lease has ended: nothing is served or spawned then
 	closed  bool     // whether the store has confirmed the end of the session
 }
 
@@ -270,10 +270,10 @@ func (s *session) do(ctx context.Context, req request, serve func() error) error
 	return err
 }
 
-// ask sends a request and returns the answer. serve is called with the store's
-// mutex held. Any answer renews the lease, from the time when the request was
-// sent (rule 8). After errNoAnswer, the request may have been served, or may be
-// later.
+// ask sends a request and returns the answer. The function serve is called with
+// the store's mutex held. Any answer renews the lease as of the time of sending
+// (rule 8). After errNoAnswer, the store may have served the request, may serve
+// it later, or never.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	if req.invalid != nil {
 		return answer, req.failed(req.invalid)
@@ -289,7 +289,7 @@ func ask[T any](ctx context.Context, s *session, req request, serve func() (T, e
 		case errors.Is(err, driver.ErrSessionEnded):
 			s.lease.End(err)
 		}
-		return nil // even an error shows that the store still keeps the session
+		return nil // any answer renews the lease, even an error
 	})
 	if unanswered != nil {
 		err = unanswered

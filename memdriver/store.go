@@ -50,8 +50,8 @@ func New(opts ...Option) *Store {
 }
 
 // Connect begins a session with the store's session timeout. While the store is
-// down (see [Faults.Down]), it fails at once, as if the connection were
-// refused, with an error that matches driver.ErrUnavailable.
+// down (see [Faults.Down]), Connect fails at once with an error that matches
+// driver.ErrUnavailable, as if the connection were refused.
 func (st *Store) Connect(ctx context.Context) (driver.Session, error) {
 	return st.connect(ctx, st.timeout)
 }
@@ -80,7 +80,7 @@ type record struct {
 	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // numbers of the Creates to refuse, because their clean-up arrived first
+	cleanedUp map[int64]bool // Creates to refuse, by number: their clean-up came first
 }
 
 func (st *Store) expire(r *record) {
@@ -276,7 +276,7 @@ type Stats struct {
 	Watches  int // open watches of all sessions
 
 	// Requests counts the requests that reached the store, by kind, even if
-	// they failed. Requests of dropped sessions are not counted.
+	// they failed. After a session is dropped, its requests are not counted.
 	Requests map[faults.Op]int64
 }
 
