@@ -32,7 +32,7 @@ import (
 
 // secret is a random digest login of one session. The zero value means none.
 type secret struct {
-	auth func() []byte // "user:password"; a function, so that printing a secret shows no password
+	auth func() []byte // "user:password"; a function hides it from %v
 	acl  []zk.ACL
 }
 
@@ -52,9 +52,9 @@ func (s *settings) newSecret() secret {
 func (x secret) exists() bool { return x.auth != nil }
 
 // keepsSecret reports whether each session gets a generated login of its own.
-// With acl=creator and a certificate it gets none, because the server would add
-// that login to the ACL of every new queue, and other sessions would refuse
-// such a queue as another user's.
+// With acl=creator and a certificate it gets none: the server would put that
+// login into the ACL of each new queue, and other sessions would then refuse
+// the queue, because its ACL names a login that is not theirs.
 func (s *settings) keepsSecret() bool {
 	return !s.listOnly && !(s.aclMode == aclCreator && s.certified())
 }
@@ -87,7 +87,7 @@ func (s *settings) queueACL() []zk.ACL { return s.usersACL(zk.PermAll) }
 func (s *settings) usersACL(perms int32) []zk.ACL {
 	switch {
 	case s.aclMode == aclCreator && s.certified():
-		return zk.AuthACL(perms) // the server replaces this entry by one for each identity of the client
+		return zk.AuthACL(perms) // the server fills in the client's identities
 	case s.aclMode != aclOpen:
 		return zk.DigestACL(perms, s.user, s.password())
 	}
@@ -103,24 +103,24 @@ func (s *settings) ancestorACL() []zk.ACL {
 	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
 }
 
-// Every client may create nodes below the ancestors that this driver makes. A
-// client could therefore make a queue before the queue's users do, with an ACL
-// in its own favour, and take the users' locks away. So with acl=creator and
-// acl=digest, an existing queue is used only if no user other than this
-// session's may alter it.
+// Every client may create nodes below the ancestors that this driver makes. So
+// a client could create a queue before the queue's users do, with an ACL that
+// lets the client remove the users' nodes. With acl=creator and acl=digest, an
+// existing queue is therefore used only if no user other than this session's
+// may alter it.
 //
 // A queue's node may have been created as an ancestor of other queues. If this
 // session's user created it, the first Create gives it the ACL of a queue.
 // After that no other user can create nodes below it.
 //
-// The ACL can change, and the queue can be replaced, at any time. The answer to
-// every Create shows this without an extra request, because it has the queue's
-// Czxid and ACL version.
+// The ACL may change, or the queue may be recreated, after the check. Create
+// notices this without an extra request, because the server's answer contains
+// the queue's Czxid and ACL version.
 
 func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 
-// checkQueueACL returns an error if another user may alter the queue. It stores
-// the checked epoch and ACL version in *info.
+// checkQueueACL returns an error if another user may alter the queue. Otherwise
+// it stores the queue's Czxid, as the epoch, and its ACL version in *info.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -137,8 +137,8 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// The ACL entry names another user, who has the same name as this
-		// session's user but a different password or certificate.
+		// This session's user lacks ADMIN, so the entry that looked like
+		// this user has a different password or certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
@@ -173,13 +173,13 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 
 // otherUser returns an entry that lets another user alter the queue, or nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
-	ours := make(map[string]int) // number of entries of each scheme that may name this session's user
+	ours := make(map[string]int) // by scheme: how many entries may be this user's
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// Only one entry of a scheme can be this user's, even if others look
-		// the same, because the server hides digests from all without ADMIN.
+		// The server hides digests from users without ADMIN, so several
+		// entries may look like this user's. At most one of them is.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -206,24 +206,23 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 }
 
 // A write to a contender's node is a release only if no other session can write
-// to the node. The node's trailer says whether that is so, but any client that
-// may create nodes in the queue can forge a node with that trailer, and then
-// make it look released while another contender holds the lock. So a session
-// trusts a write only
+// to the node. The node's trailer claims this, but any client that may create
+// nodes in the queue can forge a node with that trailer, and make the node look
+// released while another contender holds the lock. So a session trusts a write
+// only
 //
 //   - if the session has a secret itself (with handover=list it has none);
-//   - and if the node is its own, or if every client that may create nodes in the
-//     queue may also delete nodes in it. Such a client can remove a holder's node
-//     anyway, so it gains nothing by a forgery.
+//   - and if the node is its own, or if every client that may create nodes in
+//     the queue may also delete nodes in it. Such a client could remove the
+//     holder's node anyway, so it gains nothing by a forgery.
 //
 // The ACL must be the one with which the queue was created, because a changed
 // ACL does not show which clients could create the existing nodes.
 //
 // The ACL is read once, when a session first has to wait in a queue. Answers to
 // Create and List have the queue's Czxid and ACL version, so the driver notices
-// a change without a request. A waiter has listed the queue with its
-// predecessor in it, so the driver has seen the ACL version under which the
-// predecessor was created, or a later one.
+// a change without a request. It cannot miss a change made before a waiter's
+// predecessor was created, because the waiter has listed the queue since.
 
 // trustsWrite reports whether a write to the node proves a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
@@ -245,9 +244,9 @@ func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	return t.trusted
 }
 
-// creatorsMayDelete reports whether every user with CREATE also has DELETE.
-// Permissions of similar entries are not added up, because the server hides
-// digests and the entries may belong to different users.
+// creatorsMayDelete reports whether every user with CREATE also has DELETE. It
+// does not combine entries that look the same: they may belong to different
+// users, because the server hides digests.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {

@@ -178,7 +178,7 @@ func shortVersion(text string) string {
 	return text
 }
 
-// weakVersion returns a release's known problems with locks, and advice.
+// weakVersion returns a server version's known problem with locks, and advice.
 func weakVersion(text string) (weakness, advice string) {
 	var v [3]int
 	if n, _ := fmt.Sscanf(text, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {

@@ -52,7 +52,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set := c.(*connector).settings; set.layout != nil { // here, no other library has to wait for a semaphore
+	if set := c.(*connector).settings; set.layout != nil { // let the kit test semaphores too
 		anyKind := *set.layout
 		anyKind.lacks = nil
 		set.layout = &anyKind
@@ -99,7 +99,7 @@ func TestConformanceWithNamesOfOtherLibraries(t *testing.T) {
 
 func conforms(t *testing.T, params string) {
 	server := zktest.Shared(t)
-	var proxies, slow sync.Map // keys are sessions; slow has those whose replies are delayed
+	var proxies, slow sync.Map // by session; slow marks delayed replies
 	proxy := func(s driver.Session) *zktest.Proxy {
 		p, _ := proxies.Load(s)
 		return p.(*zktest.Proxy)
@@ -139,8 +139,8 @@ func conforms(t *testing.T, params string) {
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// After a reconnect, the server drops requests of the session's
-			// earlier connection, so a delayed request is never carried out.
+			// The session reconnects before a held request arrives, and
+			// the server then drops the request. So lose it at once.
 			proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},
@@ -169,7 +169,7 @@ func opcodes(op faults.Op) func(opcode int32) bool {
 	switch op {
 	case faults.OpList:
 		return zktest.Op(zktest.OpGetChildren2)
-	case faults.OpDelete: // a single delete for the cause Changed, a Multi for Released
+	case faults.OpDelete: // a Multi if the cause is Released
 		return func(opcode int32) bool { return opcode == zktest.OpDelete || opcode == zktest.OpMulti }
 	}
 	return zktest.Op(zktest.OpMulti)

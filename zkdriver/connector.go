@@ -23,8 +23,8 @@ type Driver struct {
 	// tls_key. If ServerName is empty, the certificate must name the host
 	// in the data source name.
 	TLS *tls.Config
-	// Password, if set, returns the user's password for the data source name,
-	// which must then contain none. It is called for each session.
+	// Password, if set, is called for each session and returns the user's
+	// password. The data source name must then have a user but no password.
 	Password func(ctx context.Context) (string, error)
 }
 
@@ -32,10 +32,10 @@ type Driver struct {
 // its form. OpenConnector does no I/O. Its error names the invalid part and
 // never repeats the password.
 //
-// The TLS files are read again for each connection, so that renewed
-// certificates are used, and the password file for each Connect. Connect fails
-// if the files cannot be read, do not match, or are refused. Before the
-// connector's first session, that error is permanent. Later it matches
+// The password file is read again for each Connect, and the TLS files for each
+// connection, so that renewed certificates are used. Connect fails if the files
+// cannot be read, do not match, or are refused. Before the connector's first
+// session, this is a permanent error. Later the error matches
 // driver.ErrUnavailable and is retried, because the files may be in the middle
 // of being replaced.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
@@ -60,7 +60,7 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 
 type connector struct {
 	settings   *settings
-	hadSession atomic.Bool // whether a session has ever begun, which proves that the TLS files were valid
+	hadSession atomic.Bool // whether a session has ever begun: see certificateError
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {

@@ -62,7 +62,7 @@ func (s *session) createCurrent(queue string, n driver.NodeSpec) (madeNode, erro
 		in, epoch := s.queues.current(queue)
 		j, err := s.createNode(in, n)
 		switch {
-		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the contenders have moved to the successor or back: retry there
+		case errors.Is(err, errMoved), errors.Is(err, errNoSuccessor): // the contenders have moved: retry there
 		case err == nil && in != queue && j.Epoch != epoch:
 			s.queues.moved.Delete(queue)
 			if err := s.discard(in, j.Place, n.Data); err != nil {
@@ -110,7 +110,7 @@ func (s *session) createNode(queue string, n driver.NodeSpec) (driver.Joined, er
 				return driver.Joined{}, err
 			}
 		case err == nil && s.settings.checksACLs() && (j.Epoch != info.epoch || aclVersion != info.aclVersion):
-			s.queues.drop(queue) // the queue was recreated, or its ACL was changed, after the session checked it
+			s.queues.drop(queue) // changed since this session checked its ACL
 			if err := s.discard(queue, j.Place, n.Data); err != nil {
 				return driver.Joined{}, err
 			}
@@ -209,7 +209,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 // answers the requests of a connection in order. It saves a round trip for a
 // contender that finds others in the queue but need not wait for them.
 type prefetch struct {
-	cancel func() bool // prevents the request for the list; returns false if it is too late for that
+	cancel func() bool // keeps the request from being sent; false if too late
 	done   chan struct{}
 	nodes  []driver.Node // set before done is closed; nil after an error
 }
@@ -225,8 +225,8 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched waits for the list and returns the nodes in it ahead of the new
-// node n, and whether nodes are behind n. If it lacks n, known is false.
+// prefetched waits for the list. It returns the nodes ahead of the new node n,
+// and whether there are nodes behind n. If n is not listed, known is false.
 func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:

@@ -46,7 +46,7 @@ func TestNegativeSequencesDoNoHarm(t *testing.T) {
 	require.False(t, b.pastEnd("h-W-", driver.Place{Node: nodeAt("/q/h-W-0000000007", 2, 1)}))
 	nodes := sorted([]string{"h-W-10000000000", "h-W--2147483648", "x", "h-W-99999999999999999999", "h-R-0000000002", "-1", ""}, 7)
 	require.Equal(t, []driver.Node{
-		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // the sequence is the last ten digits, 0; the 1 before them belongs to the prefix
+		{Name: "h-W-10000000000", Seq: 0, Epoch: 7}, // only the last ten digits are the sequence
 		{Name: "h-R-0000000002", Seq: 2, Epoch: 7},
 		{Name: "h-W--2147483648", Seq: 2147483648, Epoch: 7},
 		{Name: "h-W-99999999999999999999", Seq: 9999999999, Epoch: 7},

@@ -12,9 +12,9 @@ import (
 )
 
 // Delete implements driver.Session. The first Delete of a node usually takes
-// one request. If another session's node may have the name by now, Delete first
-// reads the node and checks its token and owner. Delete removes the wrong node
-// only if, after that check, an operator removes the queue, and a client on
+// one request. If another session's node may have the same name by now, Delete
+// first reads the node and checks its token and owner. It then removes a wrong
+// node only if an operator removes the queue after that check, and a client on
 // this host makes a new queue with a node of the same name.
 //
 // For the cause Released, the removal begins with a write to the node, which
@@ -45,8 +45,8 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
-// deleteNode calls remove if that is safe without reading the node first.
-// Otherwise it reads the node, and removes only the version that it has read.
+// deleteNode removes a node by the given function if that is safe without
+// reading the node. Otherwise it reads the node, and removes only that version.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -70,7 +70,7 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 		return s.removedOtherNode(queue, n.token, name, r)
 	case errors.Is(err, zk.ErrNoNode):
 		s.own.forget(n.token)
-	case errors.Is(err, zk.ErrNoAuth) && s.secret.exists(): // the node belongs to another session, or this session lacks DELETE
+	case errors.Is(err, zk.ErrNoAuth) && s.secret.exists(): // another session's node, or no DELETE permission
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
 		s.own.seenAs(n, name, s.conn.Connection()) // the server refused the removal, so the node exists
@@ -82,9 +82,9 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 // without reading it first. After an operator has removed the queue, another
 // session's node may have that name. With a secret, a release cannot hit that
 // node, because a release begins with a write, which the server refuses. A
-// removal for another cause has no write. It relies on the session's watch,
-// which reports a removed queue from 0.3 s after the grant on. Without a
-// secret, an open watch must show that the node still exists.
+// removal for another cause has no write. It is safe from 0.3 s after the grant
+// on, because the holder then has a watch that reports a removed queue. Without
+// a secret, an open watch must show that the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.exists() {
 		return true
@@ -107,7 +107,7 @@ func (s *session) deleteChecked(queue string, token int64, names []string) error
 		done, err := s.readAndDelete(queue, token, names)
 		if done || err != nil {
 			return err
-		} // the node has changed since it was read: read it again
+		} // changed since it was read: read it again
 	}
 	return fmt.Errorf("zkdriver: delete %s: %w: the node keeps changing", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
@@ -169,7 +169,7 @@ func (s *session) removeNode(queue string, p driver.Place) error {
 		switch {
 		case err == nil:
 			return s.removedOtherNode(queue, p.Token, p.Name, r)
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // the node has changed since it was read: read it again
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion): // changed since it was read: read it again
 		default:
 			return explain(err, "remove", path, "DELETE on the queue")
 		}
@@ -181,7 +181,8 @@ func (s *session) removeNode(queue string, p driver.Place) error {
 //
 //	multi(delete the old name; create the new name, ephemeral, with the same data)
 //
-// The new node has its own Czxid, so its trailer records the token.
+// The token is the Czxid of the node that Create made. The new node has another
+// Czxid, so its trailer records the token.
 func (s *session) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return driver.Place{}, err
@@ -244,7 +245,7 @@ func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) e
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})
 	if err != nil && !zkconn.Unanswered(err) {
-		s.own.seenAs(own, n.name, s.conn.Connection()) // the server has refused the transaction, so the node has its old name
+		s.own.seenAs(own, n.name, s.conn.Connection()) // refused, so the node has its old name
 	}
 	return err
 }

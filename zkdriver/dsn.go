@@ -18,11 +18,11 @@ type settings struct {
 	login    bool // whether the data source name has a user
 	user     string
 	secret   dsn.Secret
-	password func() string // password of one session; a function, so that printing settings does not show it
+	password func() string // of one session; a function hides it from %v
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
-	leaseMargin    time.Duration // how much earlier than the store's session the lease ends; 0: a quarter of the granted timeout
+	leaseMargin    time.Duration // 0: a quarter of the granted timeout
 	tick           time.Duration // the ensemble's tickTime; 0: not stated
 	listOnly       bool          // handover=list: a waiter lists the queue after each release
 	sequenceLimit  int64
@@ -69,7 +69,8 @@ func (s *settings) connConfig() zkconn.Config {
 	}
 }
 
-// parseDSN parses a data source name. Its errors never quote the text.
+// parseDSN parses a data source name. Its errors never quote the name, because
+// it may contain a password.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -176,8 +177,8 @@ func (s *settings) complete() error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// checkACL validates the parameter acl. It runs after complete, because with
-// acl=creator a certificate from Driver.TLS can replace user and password.
+// checkACL validates the parameter acl once Driver.TLS is known, because with
+// acl=creator a client certificate can replace user and password.
 func (s *settings) checkACL() error {
 	switch {
 	case s.aclMode == aclDigest && !s.login:

@@ -28,7 +28,7 @@ func (s *session) List(ctx context.Context, queue string) ([]driver.Node, error)
 	return s.settings.layout.shownNodes(nodes), err
 }
 
-// listNodes lists a queue's node, or its successor if the contenders are there.
+// listNodes lists a queue's contenders, even if they moved to its successor.
 func (s *session) listNodes(queue string) ([]driver.Node, error) {
 	path := s.settings.queuePath(queue)
 	asked := s.own.addedSoFar()
@@ -74,8 +74,8 @@ func sorted(children []string, epoch int64) []driver.Node {
 	return nodes
 }
 
-// Read implements driver.Inspector, even for nodes whose names lack a
-// sequence. The owner is the session id, formatted as by ZooKeeper's own tools.
+// Read implements driver.Inspector. The name need not end in a sequence. The
+// owner is the session id, formatted as by ZooKeeper's own tools.
 func (s *session) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
 	if err := s.settings.checkQueue(queue); err != nil {
 		return driver.NodeInfo{}, err

@@ -23,9 +23,9 @@ const reserved = "zookeeper"
 //     them need not be a dash, because other libraries use other prefixes.
 //   - The constant successor names the node to which the contenders move once
 //     the sequences of the queue's own node are used up.
-//   - Any other name is a segment of queue names. A segment that ends in ten or
-//     more digits, with any number of tildes behind them, is stored with one
-//     more tilde.
+//   - Any other name is a segment of queue names. If a segment ends in ten or
+//     more digits, a tilde is appended, so that it does not look like a
+//     contender. A segment with tildes behind such digits gets one more.
 
 const seqDigits = 10
 
@@ -169,8 +169,8 @@ func checkSegments(path string) error {
 }
 
 // checkCharacters rejects characters that ZooKeeper does not accept in a path.
-// ZooKeeper checks UTF-16 code units, so it rejects the surrogates of every
-// character beyond U+FFFF.
+// These include all characters beyond U+FFFF, because ZooKeeper checks UTF-16
+// code units and rejects surrogates.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -192,16 +192,16 @@ func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 // A layout gives nodes the names that another lock library expects, so that
 // clients of that library and of dlock wait for each other. All of these
 // libraries queue in the same way, and differ only in the text before a name's
-// sequence. Callers of the driver see dlock's names; [layout.stored] and
-// [layout.shown] translate between these and the stored names, one to one. A
-// nil layout changes nothing.
+// sequence. Callers of the driver see dlock's names: [layout.stored] translates
+// a name from dlock's to the library's, and [layout.shown] back. A nil layout
+// changes nothing.
 type layout struct {
 	name string
 	// The text before the sequence in the names of writers and readers; reader
 	// is empty if the library has no readers.
 	writer, reader string
 	// lacks matches the prefixes of contenders for which the library would not
-	// wait: a semaphore's, and a reader's if reader is empty.
+	// wait: those of semaphores, and of readers if the library has none.
 	lacks *regexp.Regexp
 }
 
@@ -250,8 +250,8 @@ func (l *layout) prefix(prefix string) (string, error) {
 	return l.translate(prefix, &ownLayout, l), nil
 }
 
-// translate replaces the suffix of a prefix that tells the mode. A prefix
-// without such a suffix stays unchanged.
+// translate replaces the end of a writer's or a reader's prefix. Other prefixes
+// stay unchanged.
 func (l *layout) translate(prefix string, from, to *layout) string {
 	if before, ok := strings.CutSuffix(prefix, from.writer); ok {
 		return before + to.writer
@@ -262,9 +262,9 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 	return prefix
 }
 
-// shown returns the name by which callers know a stored node. If the stored
-// name itself looks like one of dlock's, shown appends a tilde, because that
-// name stands for another node.
+// shown returns the name by which callers know a stored node. A stored name
+// that looks like one of dlock's gets a tilde, because [layout.stored] would
+// otherwise translate it into another name.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {

@@ -26,7 +26,7 @@ func (s *session) newStoredNode(path, name string, stored []byte, stat *zk.Stat)
 	return n
 }
 
-// token returns the fencing token, which Replace keeps in the trailer.
+// token returns the fencing token, which is in the trailer after a Replace.
 func (n *storedNode) token() int64 {
 	if n.trailer.token != 0 {
 		return n.trailer.token

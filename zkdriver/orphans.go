@@ -32,7 +32,7 @@ type orphan struct{ queue, data string }
 // search describes which nodes may be an orphan.
 type search struct {
 	prefix string
-	after  driver.Node // this session's last node in the queue before the Create; zero if unknown
+	after  driver.Node // this session's last node before the Create, if known
 }
 
 func (x search) mayBe(n driver.Node) bool {

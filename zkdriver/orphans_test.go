@@ -81,7 +81,7 @@ func TestFurtherBreaksDuringTheCleanUpLeaveNothing(t *testing.T) {
 	tries := 0
 	eventually(t, "a node is made", func() (made bool) {
 		var err error
-		tries++ // each with its own data, because an orphan is found by its data
+		tries++ // distinct data, because orphans are found by it
 		live, err = create(within(t), b, "removed", "h-W-", []byte(fmt.Sprint("live", tries)))
 		return err == nil
 	})

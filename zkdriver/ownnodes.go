@@ -77,8 +77,7 @@ func (o *ownNodes) any() bool {
 	return len(o.byToken) > 0
 }
 
-// addedSoFar returns the number of nodes added so far. Nodes added later have
-// a higher number.
+// addedSoFar returns the highest ownNode.number so far.
 func (o *ownNodes) addedSoFar() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,11 +236,11 @@ func (o *ownNodes) queueGone(queue string, asked uint64) {
 // names only a path. This may even happen before the session has handled the
 // answer to the Create. So both sides check:
 //
-//   - A Create whose node has a name that is being removed waits for that
-//     removal. Before Create returns, it checks that its node still exists.
-//   - A removal waits for the Creates that were in flight when it began, whose
-//     answers arrive before its own. Then it checks whether one of them has made
-//     the node that it has removed.
+//   - If a removal of the new node's name was in flight meanwhile, Create waits
+//     until the removal has ended, and checks that the new node still exists.
+//   - A successful removal waits for the Creates that were in flight when the
+//     removal began. If one of them made a node of the removed name, the
+//     session checks whether that node still exists.
 //
 // Guarded by ownNodes.mu.
 type inFlight struct {
@@ -254,13 +253,13 @@ type queueInFlight struct {
 }
 
 type creation struct {
-	ended        chan struct{} // closed by endCreation; nil unless a removal is waiting for this Create
+	ended        chan struct{} // closed by endCreation; nil unless a removal waits
 	removedNames []string      // names of nodes whose removal ended after this Create began
 }
 
 type removal struct {
-	names     []string      // that the node may have: see possibleNames
-	ended     chan struct{} // closed by endRemoval; nil unless a Create is waiting for this removal
+	names     []string      // the node's possible names
+	ended     chan struct{} // closed by endRemoval; nil unless a Create waits
 	creations []*creation   // Creates in flight when the removal began
 }
 
@@ -273,10 +272,10 @@ func (o *ownNodes) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation ends a Create and checks whether a removal may have hit its new
-// node by mistake. The result met says whether a removal of that name was in
-// flight meanwhile, and wait has a channel for each one that still is. The node
-// must already be recorded among the session's nodes.
+// endCreation ends a Create, whose new node must already be recorded. The
+// result met is true if a removal of the same name was in flight meanwhile,
+// because that removal may have hit the new node by mistake. The result wait
+// has a channel for each such removal that has not ended.
 func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,7 +24,7 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	b.own.nodeGone("q", p.Name, asked)
 	b.own.queueListed("q", p.Epoch, p.Token-1, nil)
 	b.own.doubt(b.own.find("q", p.Token), "h-R-0000000000")
-	b.own.nodeGone("q", p.Name, b.own.addedSoFar()) // it may have its new name
+	b.own.nodeGone("q", p.Name, b.own.addedSoFar()) // the node may have its new name already
 	require.True(t, b.own.any())
 	_, err = b.Replace(within(t), "q", p, "h-R-")
 	require.NoError(t, err)

@@ -80,7 +80,6 @@ func TestAListIsSentBehindACreateAmongOthers(t *testing.T) {
 	require.Equal(t, own, j.Ahead[1].Name)
 }
 
-// A contender that has waited lists the queue anyway when it is woken.
 func TestNoListIsSentBehindACreateAfterOneThatWaited(t *testing.T) {
 	b, _, first := newSharedQueue(t)
 	b.learnShared()

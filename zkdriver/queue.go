@@ -122,16 +122,16 @@ type queueCache struct {
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
 
-	moved        sync.Map    // epochs of the successors in use, by queue: see follow
-	noContainers atomic.Bool // whether the server is older than 3.5.3, which has no containers
+	moved        sync.Map    // by queue: epoch of the successor in use
+	noContainers atomic.Bool // whether the server is too old for containers
 }
 
 const maxKnown = 4096
 
 type queueInfo struct {
 	mode       createMode
-	epoch      int64 // zero unless the mode is draining or the session checks ACLs
-	aclVersion int32 // version of the ACL that was checked; zero if the mode is draining or the session checks no ACLs
+	epoch      int64 // the queue's Czxid, if draining or ACLs are checked
+	aclVersion int32 // version of the ACL that checkQueueACL accepted
 
 	// shared predicts whether the next contender will find others in the queue
 	// for which it need not wait: see prefetch.
@@ -227,7 +227,7 @@ func (q *queueCache) trust(queue string) writeTrust {
 		}
 	}
 	t = writeTrust{unread: true}
-	q.trusts[queue] = t // so that aclSeen can note a change of the ACL before setTrust is called
+	q.trusts[queue] = t // from now on, aclSeen notes a changed ACL
 	return t
 }
 
@@ -250,19 +250,19 @@ func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 }
 
 // The server counts a queue's sequences in the queue's node, so they start over
-// only when that node is removed. A node with children cannot be removed, and
-// queues below the queue are children of its node. If there are any, the
+// only when that node is removed. The server cannot remove the node while there
+// are queues below the queue, because these are children of the node. If so, the
 // contenders move to another child of the node, the successor. No queue is ever
-// made below a successor, so it can be removed and recreated at any time.
+// made below a successor, so an empty successor can always be removed.
 //
 // All sessions must agree on where the contenders are. A session uses a
 // successor only after it has seen that the queue's own node has no sequences
 // left and no contender. This stays true as long as that node exists, because a
-// Create in it gets a sequence past the limit and therefore removes the new
-// contender again. And that node exists as long as its child, the successor,
-// does. So what the session has seen is valid for one epoch of the successor,
-// which the answers to Create and List show. A session that does not know of
-// the successor finds it with its next List or Create.
+// Create that gets a sequence past the limit removes its contender again. The
+// queue's node cannot be removed before its child, the successor. So a session
+// need not look again until the epoch of the successor changes, which the
+// answers to Create and List show. A session that does not know of the
+// successor finds it with its next List or Create.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
@@ -280,8 +280,9 @@ func hasContender(children []string) bool {
 	return slices.ContainsFunc(children, endsInSequence)
 }
 
-// follow checks whether the contenders have moved to the queue's successor, and
-// records it if so. Both children and stat are those of the queue's own node.
+// follow reports whether the contenders have moved to the queue's successor. If
+// so, it caches the successor's epoch. The arguments children and stat describe
+// the queue's own node.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -370,10 +371,10 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
-// startOver removes the node of an empty queue. If the next Create would make
-// the same node again, that is all. Otherwise startOver recreates it in the
-// same transaction with its ACL and data. The new node is never a container,
-// because a Stat does not show whether the old one was.
+// startOver removes the node of an empty queue. If the node has data or an ACL
+// that the next Create would not restore, startOver recreates the node with
+// both in the same transaction. Such a node is never a container, because a
+// Stat does not show whether the old node was one.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

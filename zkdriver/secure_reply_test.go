@@ -138,7 +138,7 @@ func TestNoReplyEndsTheProcess(t *testing.T) {
 			switch opcode {
 			case zktest.OpMulti:
 				return body
-			case zktest.OpGetData: // answered correctly, so that the driver goes on to send a Multi
+			case zktest.OpGetData: // a correct answer, so that a Multi follows
 				return append(number(0), make([]byte, 68)...)
 			}
 			return make([]byte, 100)

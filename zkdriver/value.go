@@ -15,7 +15,7 @@ import (
 // valueStat identifies one version of a value.
 type valueStat struct {
 	token   int64 // token of the contender that stored the value
-	version int32 // version of the value's node; absent if there is no value
+	version int32 // of the value's node; -1 if there is no value
 }
 
 const absent = -1
@@ -46,11 +46,11 @@ func (c *valueCache) set(queue string, k valueStat) {
 // SetValue implements driver.Inspector. It reads the node and, unless this
 // session has seen the value before, the value too. Then it sends
 //
-//	multi(check of the own node; setData or create of the value)
+//	multi(check of the contender's node; setData or create of the value)
 //
-// which is refused if either has changed since. The check names only a path, so
-// it also passes if an operator has removed the queue in between, and a client
-// has made a new queue with a node of the same name.
+// The server refuses this if the node or the value has changed since. The check
+// names only a path, so it also succeeds if an operator has removed the queue
+// since, and a client has made a new queue with a node of the same name.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err

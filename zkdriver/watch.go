@@ -92,8 +92,8 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm asks the server for a watch. All callers waiting for the path share that
-// request, so arm takes no context.
+// arm requests a watch from the server. It takes no context, because callers
+// that wait for the same path share the request, and none may cancel it.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.addedSoFar()
 	node, err := arm(path)
@@ -157,7 +157,7 @@ type watches struct {
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
-	err         error         // why the request failed; like node, set before armed is closed
+	err         error         // why the request failed; set before armed is closed
 	node        watchedNode
 	over        bool // whether the watch has fired, or all watches were closed
 	subscribers map[*subscriber]struct{}
@@ -171,7 +171,7 @@ type watch struct {
 type watchedNode struct {
 	mine    bool // whether it belongs to this session
 	token   int64
-	trusted bool // whether only the owner can write to it, and does so only to release it: see trustsWrite
+	trusted bool // whether a write proves a release: see trustsWrite
 }
 
 // subscriber is the receiving side of one driver.Watch, on one or more paths.
@@ -194,7 +194,7 @@ const (
 	endEvent
 )
 
-// any reports whether the server may have watches, with or without callers.
+// any reports whether the server may still have watches of this session.
 func (ws *watches) any() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -231,8 +231,8 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// covers reports whether the session watches the node with this path and token
-// on the current connection, so that it would know of its removal.
+// covers reports whether the current connection has a watch of this session's
+// node with the given path and token, which would report the node's removal.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -369,12 +369,12 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 	clear(w.subscribers)
 }
 
-// notify records an event and passes it to the caller. If the caller's own node
-// is gone as well, the caller learns only that the watch has ended.
+// notify records an event and passes it to the receiver of s.c. If a waiter's
+// own node is gone, notify closes s.c, and the waiter then ignores a release.
 //
-// A release may be reported before the server has answered the request to watch
-// the own node. That does no harm: if the answer shows that the own node
-// exists, it also existed at the time of the release.
+// So a release may be passed on before the server has answered the request to
+// watch the waiter's own node. If the node exists at the time of the answer, it
+// also existed when the lock was released. Otherwise s.c is closed.
 func (s *subscriber) notify(e event) {
 	released := s.event == releaseEvent
 	s.event = max(s.event, e)
