@@ -7,7 +7,7 @@ import "time"
 type client struct {
 	run     *run
 	number  int
-	server  *server // the server to which it is connected
+	server  *server
 	boot    int
 	learnt  int
 	session int
@@ -30,12 +30,12 @@ func (c *client) dial() {
 	c.boot, c.learnt = c.server.boot, c.server.replID
 }
 
-// A script is a request that server s executes. learnt is the generation that s
-// had when the client connected to it.
+// A script is a request that server s executes. The argument learnt is the
+// generation that s had when the client connected to it.
 type script func(s *server, learnt int) reply
 
-// call sends a request, and calls back once: with the reply, or after the time
-// limit. If a replica refuses the request, call tries another server.
+// call sends a request and passes the reply to back, or a reply with status
+// lost after a time limit. If a server refuses, call tries another one.
 func (c *client) call(upkeep bool, script script, back func(reply)) {
 	answered := false
 	answer := func(p reply) {

@@ -35,7 +35,7 @@ func TestRulesKeepTwoHoldersApart(t *testing.T) {
 	}
 }
 
-// Each case breaks one rule, and some seed must show the fault.
+// Each case breaks one rule, which must make at least one seed fail.
 func TestAttacks(t *testing.T) {
 	const two, fall, none = "hold the lock", "after", "nobody"
 	for name, a := range map[string]struct {

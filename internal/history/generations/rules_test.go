@@ -4,9 +4,9 @@ import "time"
 
 const (
 	timeout = 10 * time.Second // of each session in the store
-	term    = timeout * 3 / 4  // of a lease, counted from sending a heartbeat
+	term    = timeout * 3 / 4  // of a lease, from the sending of a heartbeat
 	within  = timeout / 8      // time limit of a confirmation
-	ahead   = 10 * time.Minute // how far a new generation raises tokens if its clock is behind
+	ahead   = 10 * time.Minute // added to tokens if a new generation's clock is behind
 )
 
 // rules prevent two holders at once. TestAttacks replaces one rule at a time.
@@ -16,23 +16,23 @@ type rules struct {
 	// confirms returns how many replicas must confirm a new or renewed session.
 	confirms func(servers int) int
 
-	// generation returns the generation under which s runs a request. learnt is
-	// the generation that s had when the client connected to it.
+	// generation returns the generation in which s runs a request. The argument
+	// learnt is the generation that s had when the client connected to it.
 	generation func(s *server, learnt int) int
 
 	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
 	// received returns the receipt for an attempt to begin a session. The reply
-	// p arrived after the given time.
+	// p came the given time after the request was sent.
 	received func(p reply, after time.Duration) receipt
 
-	// accepts reports whether the time since a receipt shortens the grace of
-	// this generation.
+	// accepts reports whether the time that has passed since the receipt counts
+	// toward the grace of the given generation.
 	accepts func(from receipt, generation, servers int) bool
 
-	// admits reports whether s may append a node although its data belong to another
-	// generation.
+	// admits reports whether s may append a node although the data of s belong
+	// to another generation.
 	admits func(s *server) bool
 
 	// raise is called when a generation begins. It raises the last token in d,
@@ -69,9 +69,9 @@ func asBuilt() *rules {
 	return r
 }
 
-// allConfirm returns the rules of package postgres if synchronous_standby_names
-// lists all standbys. Since a promoted standby no longer confirms its old
-// primary's writes, the grace starts with the first attempt to begin a session.
+// allConfirm returns the rules for PostgreSQL if synchronous_standby_names
+// lists all standbys. A promoted standby confirms no more writes of its old
+// primary, so the grace may start with the first attempt to begin a session.
 func allConfirm() *rules {
 	r := asBuilt()
 	r.confirms = func(servers int) int { return servers - 1 }

@@ -13,7 +13,7 @@ type run struct {
 	rules    *rules
 	rand     *rand.Rand
 	now      time.Duration
-	events   []event // latest first, so that the next one is at the end
+	events   []event // in reverse order, so the next event is the last
 	ids      int
 	servers  []*server
 	clients  []*client
@@ -21,7 +21,7 @@ type run struct {
 	calm     bool    // no more faults are injected
 
 	top     time.Duration // token that the next grant must exceed
-	latest  time.Duration // latest time on a server's clock from which a token may have been made
+	latest  time.Duration // highest server time that a token may be based on
 	grants  int
 	failure string
 	tracing bool

@@ -61,8 +61,8 @@ func (s *stage) beat() {
 	s.lease = s.now + term
 }
 
-// overlap begins a session of another client after the answer p, and reports
-// whether that client gets the lock before the holder's lease has ended.
+// overlap lets another client, which got the reply p, begin a session. It
+// reports whether that client gets the lock before the holder's lease is over.
 func (s *stage) overlap(p reply) bool {
 	for p.status == waits {
 		s.now += p.wait
@@ -91,7 +91,8 @@ func receivedLate(rules *rules) bool {
 }
 
 // receivedEarlier lets clients show the new master a receipt from the old one.
-// The replica still follows the old master, so it has none of their attempts.
+// The receipt must not count, because the replica still follows the old master
+// and has received none of the clients' attempts.
 func receivedEarlier(rules *rules) bool {
 	s := newStage(rules)
 	earlier := receipt{start, s.old.replID}

@@ -14,7 +14,7 @@ type data struct {
 	rest, at    time.Duration
 	sessions    map[int]time.Duration // deadlines
 	queue       []node
-	last, floor time.Duration // tokens are times, as in redisdriver
+	last, floor time.Duration // latest token, latest time seen; tokens are times
 }
 
 type node struct {
@@ -35,7 +35,7 @@ type server struct {
 	down    bool
 	boot    int     // changes when s restarts, which ends connections
 	follows *server // the server whose data s copies; nil for a master
-	replID  int     // new at each start as a master and at each promotion
+	replID  int     // new at each promotion and each start as a master
 	runID   int     // new at each start
 	step    time.Duration
 	stepped bool // whether the clock has stepped during this grace
@@ -95,10 +95,10 @@ func (s *server) open(session, learnt int, from receipt) reply {
 	return reply{now: now, generation: generation}
 }
 
-// begin begins a generation. Tokens may then be lower than before in two cases
-// that no rule can prevent: the clock is behind by at least the time that is
-// missing from the data, or the data lack the start of a generation whose
-// tokens were ahead of the clock.
+// begin begins a generation. In two cases that no rule can prevent, its tokens
+// may be lower than earlier ones, so begin resets top: the clock is behind by
+// at least the period that is missing from the data, or the data lack the start
+// of a generation whose tokens were ahead of the clock.
 func (s *server) begin(generation int) {
 	s.run.note("server %d begins generation %d", s.number, generation)
 	d, now := &s.data, s.clock()

@@ -124,8 +124,8 @@ func (s *server) stepClock() {
 	}
 }
 
-// stepInGrace lets the clock step once while no session of the generation
-// exists, as when a machine that has just started asks a time server.
+// stepInGrace lets the clock step once in a grace, as when a machine that has
+// just started asks a time server.
 func (s *server) stepInGrace() {
 	if s.master && !s.down && !s.stepped && s.data.next == s.run.rules.generation(s, s.replID) {
 		s.stepClock()
