@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// slot is the place of a client in a history. When a client is closed, a new
-// one takes over its slot, and the slot's actors go on with the new client.
+// slot holds one client of a history. When that client is closed, a new client
+// takes its place, and the slot's actors go on with the new one.
 type slot struct {
 	number int
 	open   func() *dlock.Client
@@ -61,12 +61,12 @@ type actor struct {
 	pace
 	id       int
 	slot     *slot
-	sessions func() int // returns how many sessions the slot's clients have begun; may be nil
+	sessions func() int // counts sessions begun by the slot's clients; may be nil
 	queues   []string
 	units    bool           // whether most calls are for units of a semaphore
 	values   bool           // whether the store keeps values, which Once needs
 	alone    bool           // whether no other goroutine uses the client
-	options  []dlock.Option // options of each call
+	options  []dlock.Option // used for every lock
 	rand     *rand.Rand
 	rounds   int
 	stop     <-chan struct{} // closed to stop the actor early; may be nil
@@ -74,12 +74,12 @@ type actor struct {
 	nasty    nasty
 }
 
-// pace holds the approximate durations of what an actor does.
+// pace sets roughly how long an actor pauses, holds a lock and waits for one.
 type pace struct {
 	gap                     time.Duration // between two rounds
-	brief, longer, longest  time.Duration // how long a lock is held: usually, sometimes, and rarely (long enough for a session to end)
-	deadline, shortDeadline time.Duration // deadlines of calls; shortDeadline may pass while a request is in flight
-	bound                   time.Duration // time after which a call without a deadline counts as hanging; 0 for none
+	brief, longer, longest  time.Duration // how long a lock is held: usually, sometimes, rarely
+	deadline, shortDeadline time.Duration // deadlines of calls; the short one may interrupt a request
+	bound                   time.Duration // a call that takes longer counts as hanging; 0 for none
 }
 
 // nasty holds functions that inject faults at the moments when they do the most
@@ -144,7 +144,7 @@ func (a *actor) round() {
 	a.note(func() { closing = at.client.closed != nil })
 	switch {
 	case closing && a.chance(80):
-		return // a few calls are enough to test that a closing client refuses them
+		return // a few calls suffice to see that they are refused
 	case a.chance(8):
 		for range 2 + a.rand.IntN(6) {
 			a.quickly(&attempt{queue: at.queue, mode: dlock.Exclusive, try: true})
@@ -170,7 +170,7 @@ func (a *actor) draw(at *attempt) {
 		at.tick = time.Now().Truncate(time.Minute)
 	}
 	if a.units && at.within != nil {
-		at.try = true // the call, unless it is a re-entry, would wait for a lock that its own client holds
+		at.try = true // otherwise, the actor could wait for its own lock
 	}
 }
 
@@ -211,7 +211,7 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 }
 
 // wait returns a random way of waiting. An actor that is alone polls without
-// pauses, because the jitter of pauses does not come from its random source.
+// pauses, because their jitter would make two runs of a seed differ.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -248,7 +248,7 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	if a.watch != nil {
 		ctx = a.watch.calling(ctx, at)
 	}
-	if a.sessions != nil { // the call may meet the node that it has made in an earlier session
+	if a.sessions != nil { // in a new session, the call's old node may block it
 		before := a.sessions()
 		defer func() { a.note(func() { at.retried = at.retried || a.sessions() > before }) }()
 	}
@@ -292,7 +292,7 @@ func (a *actor) use(h *handle, depth int) {
 	var inside sync.WaitGroup
 	switch once := h.unlock != nil; {
 	case once:
-	case !held && a.chance(50): // a re-entry into a lost lock must report the loss as well
+	case !held && a.chance(50): // a re-entry must report the loss, too
 		a.reenter(context.WithoutCancel(ctx), h)
 	case h.queue == "p" && len(a.queues) > 1 && a.chance(10):
 		a.nest(ctx, h)
@@ -494,8 +494,8 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	// If the client's session has ended, its new session may be on another
-	// server that lags behind.
+	// If the other lock is lost, the try may have reached another server,
+	// which the write did not bring up to date.
 	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}

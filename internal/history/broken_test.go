@@ -182,8 +182,8 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
 var brokenSessions = map[string]struct {
 	spoil spoiler
-	by    string // which histories show the fault: calm, faulty, or calm ones that porcupine searches
-	says  string // part of the report of a run in virtual time; "" if it finds nothing
+	by    string // histories that show the fault: calm, faulty or search
+	says  string // text in a seed's report; "" if no seed fails
 }{
 	"two are let in": {func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }, search, "behind"},
 	"a predecessor is missed": {func(_ *memdriver.Store, s driver.Session) driver.Session {

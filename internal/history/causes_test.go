@@ -15,9 +15,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// These histories are written by hand. The checks must accept those that are
-// allowed, and refuse all others. A lock may be lost only if a cause was
-// recorded, such as the removal of its node by an operator.
+// The histories in this file are written by hand and judged by package
+// histories, which must refuse those that are not allowed.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -30,8 +29,8 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-// pair is a history that each row changes. The second contender is granted the
-// lock while the first one may hold it.
+// pair is a history of two contenders, which each test case changes. The second
+// is granted the lock while the first may still hold it.
 type pair struct {
 	first, second *contender
 	*recorder
@@ -59,7 +58,7 @@ func TestALossNeedsACause(t *testing.T) {
 		}
 	}
 	// The first contender's Unlock at [5, 10] returns err. Meanwhile its client
-	// is closed at [7, 9], or else its session is lost at [7, 8].
+	// is closed at [7, 9] if isClosed is set. Otherwise it loses its session.
 	unlocked := func(err error, isClosed bool, won span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = won, won

@@ -86,9 +86,9 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it. Repeatable runs do so
-// only without messages in flight, because the seed does not decide whether
-// those arrive before the close.
+// closeClient closes a client while its actors use it. In a repeatable run, it
+// does nothing while messages of the client are in flight, because the seed
+// would not decide whether they arrive before the close.
 func (r *run) closeClient(c *process) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return

@@ -25,7 +25,7 @@ type gate struct {
 type message struct {
 	client  *process
 	request faults.Request
-	born    int // step in which the message arrived or, for a reply, in which the store sent it
+	born    int // step in which the message arrived at the gate
 	after   time.Time
 	verdict chan faults.Fault
 }
@@ -38,7 +38,7 @@ func (g *gate) plan(c *process) faults.Plan {
 			c.connected(r.Session)
 		}
 		if r.Op == faults.OpCreate && r.Err != nil {
-			c.disturb(time.Now()) // Create fails while the queue's sequences are used up, which counts as a fault
+			c.disturb(time.Now()) // used-up sequences count as a fault
 		}
 		p := g.arrive(c, r)
 		select {

@@ -15,8 +15,8 @@ import (
 
 const maxSteps = 20_000
 
-// run is a history in virtual time on a store in memory, whose messages pass a
-// gate. It watches the calls and checks them against the state of the store.
+// run is a history in virtual time on a store in memory. A gate decides the
+// order of messages. The run checks all calls against the state of the store.
 type run struct {
 	journal
 
@@ -35,9 +35,9 @@ type run struct {
 	bare         bool // whether sessions have no optional methods
 
 	passing *message         // message delivered in this step, or nil
-	armed   map[watchKey]int // by watch: the step in which the client got the reply that armed it
-	resume  int              // step in which the paused client resumes; 0 if none is paused
-	warned  []*possession    // locks of a closing client, which must report their loss at once
+	armed   map[watchKey]int // by watch: step in which its reply was delivered
+	resume  int              // step in which the paused client resumes, or 0
+	warned  []*possession    // a closing client's locks, which must be lost at once
 	closing sync.WaitGroup
 	heals   []func()
 	inject  func() // injects a fault
@@ -50,7 +50,7 @@ type run struct {
 	doubts   map[int64]bool            // nodes whose removal or rename got no reply, by token
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
 	ledgers  []*ledger                 // one for each call
-	free     map[int64]time.Time       // when the semaphore units that a node waits for became free, by token
+	free     map[int64]time.Time       // by waiter's token: when enough units became free
 }
 
 var virtualPace = pace{

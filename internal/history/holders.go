@@ -20,7 +20,7 @@ import (
 // ready to use and safe for concurrent use.
 type Holders struct {
 	mu     sync.Mutex
-	holder claim // latest holder whose Work has not ended
+	holder claim // current holder, or nil
 	last   int64 // token of the latest holder
 	grants atomic.Int64
 }
@@ -31,8 +31,8 @@ type claim interface {
 }
 
 // Work holds the lock l for two milliseconds, sometimes longer, or until it is
-// lost. It fails the test if somebody else holds the lock or the token has not
-// risen. It ignores a holder whose Err reports a loss.
+// lost. It fails the test if the token has not risen or somebody else holds the
+// lock. A holder whose Err reports a loss does not count.
 func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	defer h.grants.Add(1)
 	in, err := h.enter(l)
@@ -130,8 +130,8 @@ func (h *Holders) contend(ctx context.Context, t testing.TB, m *dlock.RWMutex) {
 	}
 }
 
-// CutOff checks that a client that is cut off from the server at addr gives up
-// its lock before another client gets it. No notice can reach the first client.
+// CutOff cuts a new holder off from the server at addr, so that no notice
+// reaches this client. It must give up the lock before another client gets it.
 // The function dsn returns a data source name with the given address.
 func (h *Holders) CutOff(t testing.TB, driverName, addr string, dsn func(addr string) string) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// ledger records the trace hooks of a call, which find it in their context.
+// ledger records the trace hooks of a call, whose context carries the ledger.
 type ledger struct {
 	call      string
 	mode      recipes.Mode
@@ -22,8 +22,8 @@ type ledger struct {
 
 type ledgerKey struct{}
 
-// calling returns the context for a call. The hooks of a call with the context
-// of a Lock are not counted.
+// calling returns a context for the call, with a ledger. The ledger of a call
+// inside a lock, such as a re-entry, is not checked.
 func (r *run) calling(ctx context.Context, a *attempt) context.Context {
 	l := &ledger{cancelled: a.limit > 0 && !a.limited}
 	if a.within == nil {
@@ -53,7 +53,7 @@ func (r *run) hooks() *recipes.Trace {
 func (r *run) hook(ctx context.Context, name string, mode recipes.Mode, err error) {
 	l, _ := ctx.Value(ledgerKey{}).(*ledger)
 	if l == nil {
-		l = new(ledger) // for a nested call, whose hooks nobody counts
+		l = new(ledger) // for a nested call, and never checked
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

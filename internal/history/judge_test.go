@@ -22,7 +22,7 @@ type possession struct {
 	*handle
 	fresh   bool      // the grant has not been checked yet
 	missing time.Time // when its node disappeared, or zero
-	// notDowngraded is when a downgraded lock was first seen with a node that is
+	// notDowngraded is when the downgraded lock's node was first seen to be
 	// still exclusive in the store, or zero.
 	notDowngraded time.Time
 }
@@ -38,11 +38,11 @@ type nodelessWaiter struct {
 	at    time.Time
 }
 
-// granted records a grant in the step in which it happens, before time passes or
-// a session can end.
+// granted records a grant in the step in which it happens, so neither the
+// session nor the context of the call can have ended since.
 func (r *run) granted(ctx context.Context, h *handle) {
 	r.remark("%v holds it, %v", h, h.lock.Mode())
-	if h.number == 0 && h.unlock == nil { // Once calls its function some time after the grant
+	if h.number == 0 && h.unlock == nil { // not for Once, which calls its function later
 		if err := h.lock.Err(); err != nil {
 			r.fail("%v: it was lost when it was granted: %v", h, err)
 		}
@@ -50,7 +50,7 @@ func (r *run) granted(ctx context.Context, h *handle) {
 			r.fail("%v: it was granted after the context had ended: %v", h, err)
 		}
 	}
-	_ = h.lock.Lost() // create the channel now, so that the checks can see it close
+	_ = h.lock.Lost() // creates the channel that the checks look at
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held[h] = &possession{handle: h, fresh: h.number == 0}
@@ -60,7 +60,6 @@ func (r *run) granted(ctx context.Context, h *handle) {
 // up its node for 50 ms, or wait for a connection attempt.
 const slack = 110 * time.Millisecond
 
-// returned leaves it to the recorder to check that every error has a reason.
 func (r *run) returned(a *attempt) {
 	took, c := a.ended.Sub(a.began), r.processes[a.client.slot]
 	if a.limit > 0 && took > a.limit+slack+forOnce(a.unlock) {
@@ -90,11 +89,11 @@ func (r *run) downgraded(h *handle) {
 	}
 }
 
-// unlockLimit is how long Unlock may take, which waits up to 2 s for the store.
+// unlockLimit is how long Unlock may take. It waits up to 2 s for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce returns how much longer Once may take, which also reads or stores the
-// tick. Only calls of Once have a function unlock.
+// forOnce returns the extra time that a call of Once may take to read or store
+// the tick. Other calls have no function unlock.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -230,7 +229,7 @@ func (r *run) judgeLoss(h *possession) {
 }
 
 // judgeDowngraded fails the run if a node stays exclusive in the store after a
-// downgrade, because it keeps readers out.
+// downgrade. Such a node keeps readers out.
 func (r *run) judgeDowngraded(h *possession) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.token):
@@ -257,7 +256,7 @@ func (r *run) judgeGrant(h *possession) {
 	token, exclusive := h.token, h.lock.Mode() == dlock.Exclusive
 	if at, removed := r.removedAt(h.token); removed {
 		switch p := r.passing; {
-		case p == nil, h.unlock != nil: // the grant of Once came before its function was called
+		case p == nil, h.unlock != nil: // Once may have been granted in an earlier step
 		case p.request.Stage == faults.StageReply && p.born >= at.step:
 			r.fail("%v: its node had been removed before the store was asked", h)
 		case r.releasedAfter(p, at):
@@ -292,9 +291,9 @@ func (r *run) judgeGrant(h *possession) {
 	}
 }
 
-// releasedAfter reports whether p announces a release that the store sent after
-// the removal. Package faults delays the end of a watch until the reply that
-// set the watch has been delivered, so the reply must precede the removal, too.
+// releasedAfter reports whether p is a release that the store sent after the
+// removal. The watch must have been armed before the removal, because package
+// faults holds back a release until the watch is armed.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
@@ -316,8 +315,8 @@ func (r *run) judgeNodeless() {
 	}
 }
 
-// judgeEmptiness does not count goroutines, because leftover ones keep the
-// synctest bubble from ending.
+// judgeEmptiness checks that nothing is left in the store and that no client
+// sends anything more. Leftover goroutines are noticed by synctest.
 func (r *run) judgeEmptiness() {
 	time.Sleep(time.Minute) // so that the store expires sessions whose close was lost
 	synctest.Wait()
@@ -365,7 +364,7 @@ func unitsIn(n driver.Node) (weight int, ok bool) {
 }
 
 // judgeServed fails the run if a contender waits for semaphore units that have
-// been free for learnLimit without a fault that kept a client from the store.
+// been free for longer than learnLimit. The time of faults does not count.
 func (r *run) judgeServed() {
 	free := map[int64]time.Time{}
 	for _, queue := range r.queues {

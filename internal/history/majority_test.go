@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// majorities is a run whose actors take the lock in a majority of three stores,
-// with a client for each. Faults hit one store at a time.
+// majorities is a run on three stores. Each actor has a client for each store
+// and takes the lock in a majority of them. Faults hit one store at a time.
 type majorities struct {
 	*run
 	judges  [3]driver.Session // by store
@@ -27,7 +27,7 @@ type majorities struct {
 	marks   fence.Marks
 
 	mu   sync.Mutex
-	fine map[*majority.Lock][]time.Time // by lock: when it was last held in a majority, and when in all stores; guarded by mu
+	fine map[*majority.Lock][]time.Time // by lock: when last held in two stores, and in three
 }
 
 func TestNoSeedBreaksAMajority(t *testing.T) {
@@ -130,8 +130,8 @@ func (m *majorities) hold(l *majority.Lock, d time.Duration) {
 	}
 }
 
-// judgeMajorities fails the run if a holder has not learned that it lost its
-// majority, or if the lock is not taken again in a store that can be reached.
+// judgeMajorities fails the run if a holder does not notice the loss of its
+// majority, or does not take the lock again in a store that can be reached.
 func (m *majorities) judgeMajorities() {
 	if m.gate.step%8 > 0 {
 		return

@@ -8,9 +8,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// history returns the recorded operations as input for the model. It also
-// describes the losses that no recorded cause explains, each of which breaks a
-// rule. It must be called when all actors are done.
+// history returns the recorded operations, and descriptions of losses that no
+// recorded cause explains. Such a loss breaks a rule. All actors must be done.
 func (r *recorder) history() (ops []Operation, unexplained []string) {
 	for _, c := range r.contenders {
 		of, explained := r.operations(c)
@@ -30,13 +29,13 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 
 type contenderOps struct {
 	*contender
-	silent int64 // tick from which the lock may be lost without the contender's knowledge
+	silent int64 // tick from which the lock may be lost without notice
 	ops    []Operation
 }
 
-// add adds an operation that proves that the lock is held. It omits operations
-// that begin at s.silent or later, because the lock may have been lost by then.
-// One in flight at s.silent is marked as Maybe.
+// add adds an operation of a holder. It omits an operation that begins at
+// s.silent or later, because the lock may be lost by then, and marks an
+// operation that is in flight at s.silent as Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -85,8 +84,8 @@ func (r *recorder) operations(c *contender) (ops []Operation, explained bool) {
 	return s.ops, explained
 }
 
-// isOver reports whether err, an error of Unlock, means that the lock was lost
-// earlier. ErrUnlock means only that the release is not confirmed.
+// isOver reports whether an error of Unlock shows that the lock had been lost.
+// ErrUnlock shows only that the release is not confirmed.
 func isOver(err error) bool { return errors.Is(err, dlock.ErrLost) }
 
 func (c *contender) givenBack() (over int64) {
@@ -96,9 +95,9 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss estimates when c lost the lock, forever if it did not. From the tick
-// silent on, the store may have taken the lock away without telling c. The
-// result explained is false if c noticed a loss without a recorded cause.
+// loss returns a span within which c lost the lock; forever means that it did
+// not. From the tick silent on, c may have lost it without notice. The result
+// explained is false if c noticed a loss for which no cause was recorded.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -111,10 +110,10 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	suspect, silent := r.earliest(c, end)
 	explained = true
 	switch suspect = min(suspect, closing); {
-	case c.learned != 0 && suspect == forever: // no cause was recorded, so the loss may have happened at any time
+	case c.learned != 0 && suspect == forever: // without a known cause, any time is possible
 		suspect, explained = 0, false
 	case c.learned != 0:
-		suspect = min(suspect, c.lastCall()) // Unlock may have removed the node although it reported only the loss
+		suspect = min(suspect, c.lastCall()) // even an Unlock that failed may have removed the node
 	case closing != forever:
 	case silent != forever:
 		suspect = min(silent, c.lastCall())
@@ -142,9 +141,9 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns the earliest ticks at which a cause may have taken the lock
-// from c: any cause, and silent ones, which the holder need not notice. A tick
-// is forever if there is no such cause.
+// earliest returns the first tick at which any cause may have taken the lock
+// from c, and the first for causes that c need not notice. Without such a
+// cause, the tick is forever.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

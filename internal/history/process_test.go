@@ -26,9 +26,9 @@ type process struct {
 	session        int            // number of the session in present
 	cuts           map[int]cut    // by session number
 	paused         bool
-	disturbedUntil time.Time // until then, the client may be unable to notice a loss because of a fault
+	disturbedUntil time.Time // a fault may hide losses from the client until then
 	lostAt         time.Time // when a message of the client was last lost
-	suspect        bool      // whether a fault that may cost the session its lease was recorded
+	suspect        bool      // whether a fault of this client has been recorded
 }
 
 type cut struct{ requests, replies bool }
@@ -166,8 +166,9 @@ func (c *process) loses() {
 	c.lostAt = time.Now()
 }
 
-// disturbedSince also counts messages lost up to a second before t, because a
-// call may join a connection attempt that was already failing.
+// disturbedSince reports whether a fault may affect a call that began at t. The
+// call may join an older connection attempt, so messages lost in the second
+// before t count, too.
 func (c *process) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true

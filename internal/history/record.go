@@ -38,22 +38,22 @@ type attempt struct {
 	units   int // units of a semaphore; 0 for a read-write lock
 	try     bool
 	limited bool    // whether the call has a deadline
-	within  *handle // the Lock whose context the call was given, as for a re-entry; nil if there is none
+	within  *handle // Lock whose context was passed to the call, or nil
 	synced  int64   // tick up to which the client has seen all changes; 0 if unknown
 
 	campaign bool          // whether the call is Election.Campaign
-	tick     time.Time     // tick that Once was called for; zero for other calls
+	tick     time.Time     // argument of Once; zero for other calls
 	unlock   func() error  // ends the function of Once; nil for other calls
 	limit    time.Duration // time until the call is cancelled or times out; 0 for no limit
 
 	began   time.Time
 	ended   time.Time
-	before  dlock.Mode // for a re-entry: strongest mode of the contender when the call began, or 0 if it had lost the lock
-	via     *handle    // another Lock whose context the call was given as well, or nil
-	kept    bool       // for a re-entry: whether the contender still held the lock (and that of via, if any) when the call returned
+	before  dlock.Mode // for a re-entry: mode held before the call; 0 if lost
+	via     *handle    // second Lock whose context was passed, or nil
+	kept    bool       // for a re-entry: whether within and via were held afterwards
 	queued  []placed
-	retried bool  // whether a failed request may have left a node that blocks this same call
-	gaveUp  int64 // tick at which the context of the call was cancelled, or 0
+	retried bool  // whether an earlier node of this call may block it
+	gaveUp  int64 // tick at which the call's context was cancelled, or 0
 	got     *handle
 	err     error
 }
@@ -77,12 +77,12 @@ type contender struct {
 	granted span
 	handles []*handle
 	refused []span // re-entries that were refused because they would upgrade the lock
-	learned int64  // tick at which the contender first noticed that it had lost the lock, or 0
+	learned int64  // tick at which the contender noticed its loss, or 0
 }
 
 type handle struct {
 	*contender
-	number  int // 0 for the first Lock of the contender, then 1, 2, ... for re-entries
+	number  int // 0 for the first Lock, then 1, 2, ... for re-entries
 	actor   int
 	mode    dlock.Mode
 	lock    *dlock.Lock
@@ -123,20 +123,19 @@ func (e *ending) over() int64 {
 type cause struct {
 	span
 	what  string
-	slot  int    // slot of the client that is affected, or -1 for all
+	slot  int    // affected client's slot, or -1 for all
 	queue string // affected queue; "": all
-	node  string // node that is affected, see nodeOf; "": all
-	told  bool   // whether the holder must know of the loss before the store makes the next grant
-	upTo  int64  // highest token in the queue that was removed; 0 if the cause is not the removal of a queue
+	node  string // affected node (see nodeOf); "": all
+	told  bool   // whether the holder must notice its loss before another grant
+	upTo  int64  // highest token in a removed queue; 0 for other causes
 }
 
 // sudden reports whether the cause is the removal of a whole queue at one
 // instant, so that all losses it explains happened at that instant.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c can explain that h had lost the lock by the tick end. A
-// cause with told set can explain losses even after its end, because a session
-// that was cut off may expire long after the cut.
+// may reports whether c can have cost h the lock by the tick end. If c.told is
+// set, the loss may follow much later: a session may expire long after a cut.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -185,8 +184,8 @@ type watcher interface {
 }
 
 type recorder struct {
-	// watch checks the calls; nil for no checks. If it is set, the method ask
-	// does not call Err of a Lock, to check that Lost is closed without that.
+	// watch checks the calls; nil for no checks. If it is set, ask does not
+	// call Err, because Lost must close even if nobody calls Err.
 	watch watcher
 
 	mu         sync.Mutex
@@ -195,7 +194,7 @@ type recorder struct {
 	contenders []*contender
 	live       []*handle // Locks that may still be held
 	causes     []cause
-	empty      map[string][]int64 // ticks at which the queue was empty and no call was in flight, by queue
+	empty      map[string][]int64 // by queue: ticks at which it was certainly empty
 	// lagging is set for an ensemble. A server may then lag behind the others
 	// and refuse a try although the lock is free.
 	lagging bool
@@ -253,8 +252,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take records the result of a call. After a grant it checks the Locks of all
-// other holders, which must have noticed by then if they had lost the lock.
+// take runs a call and records its result. After a grant, it asks the other
+// Locks in the queue, which must know by then if they are lost.
 func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -375,8 +374,8 @@ func (r *recorder) cancel(a *attempt, cancel func()) {
 	cancel()
 }
 
-// ask reports whether a Lock is still held. Without a watch, it calls Err and
-// Mode and records the answer.
+// ask reports whether a Lock is still held. With a watch, it only checks Lost.
+// Without a watch, it calls Err and Mode and records the answer.
 func (r *recorder) ask(actor int, h *handle) bool {
 	if r.watch != nil {
 		return !isClosed(h.lock.Lost())
@@ -450,7 +449,7 @@ func (r *recorder) close(c *client) error {
 	err := c.locks.Close()
 	r.note(func() { e.ret, e.err = r.next(), err })
 	for _, h := range r.held(c) {
-		r.ask(closer, h) // to say that a Lock is still held would break a rule
+		r.ask(closer, h) // the answer "still held" would break a rule
 	}
 	return err
 }
@@ -477,8 +476,8 @@ func (r *recorder) target(draw *rand.Rand, slots int) int {
 	return draw.IntN(slots)
 }
 
-// Rows of the picture for events without an actor.
+// Values of Operation.Actor for operations without an actor.
 const (
 	closer = 0
-	losses = 1000 // row for the losses of slot 0, followed by those of the other slots
+	losses = 1000 // for a loss; the client's slot is added
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// breaches returns descriptions of all broken rules that can be checked without
-// a search.
+// breaches describes all broken rules that this package can check. Package
+// histories checks the rest.
 func (r *recorder) breaches() (all []string) {
 	for _, a := range r.attempts {
 		if what := a.wrong(); what != "" {
@@ -93,8 +93,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return !a.lacks(ahead)
 }
 
-// takes returns how many semaphore units a takes from the contender behind it.
-// If the two cannot hold the lock together, a takes all Units.
+// takes returns how many of the Units are taken by a, as seen by the attempt
+// behind it. If the two exclude each other, a takes all of them.
 func (a *attempt) takes(behind *attempt) int {
 	switch {
 	case a.units > 0 && behind.units > 0:
@@ -105,8 +105,7 @@ func (a *attempt) takes(behind *attempt) int {
 	return 0
 }
 
-// lacks reports whether a has to wait if the contenders before it take that
-// many units.
+// lacks reports whether a must wait if the given number of units is taken.
 func (a *attempt) lacks(ahead int) bool { return ahead+max(1, a.units) > Units }
 
 // sees returns the tick up to which the client of an attempt has seen all
@@ -119,7 +118,7 @@ func (r *recorder) sees(a *attempt) int64 {
 }
 
 // mayBeThere reports whether the node of a may have been in the queue during
-// the refused attempt. It expects that a began before that attempt ended.
+// the refused attempt. Attempt a must have begun before the refusal.
 func (r *recorder) mayBeThere(a, refused *attempt) bool {
 	gone, ended := int64(forever), a.ended
 	sees := r.sees(refused)
@@ -155,7 +154,7 @@ func (r *recorder) outOfOrder() (all []string) {
 		queues[a.queue] = append(queues[a.queue], a.queued...)
 	}
 	for queue, nodes := range queues {
-		known := slices.Clone(nodes) // sorted by when the node is known to have existed
+		known := slices.Clone(nodes) // sorted by the latest possible creation
 		slices.SortFunc(known, func(a, b placed) int { return cmp.Compare(a.ret, b.ret) })
 		slices.SortFunc(nodes, func(a, b placed) int { return cmp.Compare(a.call, b.call) })
 		var highest int64
@@ -172,9 +171,9 @@ func (r *recorder) outOfOrder() (all []string) {
 	return all
 }
 
-// overtaken describes grants that passed a conflicting attempt with a lower
-// token. It considers only attempts that gave up later, because package
-// histories checks the others.
+// overtaken describes grants that overtook a conflicting attempt with a lower
+// token. It considers only cancelled attempts: package histories checks those
+// that were granted.
 func (r *recorder) overtaken() (all []string) {
 	for _, a := range r.attempts {
 		if a.got != nil || len(a.queued) == 0 || a.gaveUp == 0 || a.try {
@@ -223,8 +222,7 @@ func (a *attempt) stood(p placed) int64 {
 	return max(until, p.ret)
 }
 
-// disturbed reports whether a fault may have removed the node of a before c was
-// granted the lock.
+// disturbed reports whether a fault may have removed a's node before c's grant.
 func (r *recorder) disturbed(a *attempt, c *contender) bool {
 	stood := &contender{client: a.client, queue: a.queue, granted: a.span}
 	return slices.ContainsFunc(r.causes, func(cause cause) bool {

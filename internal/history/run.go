@@ -20,16 +20,15 @@ type Store struct {
 	// Of is the name of the store in the records, such as redis.
 	Of string
 
-	// Config is the Config that the test of the driver passes to
-	// dlocktest.Run. Only New is required. Run calls New once for each
-	// history, and uses the hooks Drop, CutOff, Reset, SilenceNotices,
-	// LoseRequest, LoseReply, DelayReplies, Pause, RemoveQueue and
-	// RemoveNode. Faults without a hook are not played.
+	// Config is what the driver's test passes to dlocktest.Run. Only New is
+	// required. Run calls New once for each history. It injects faults with
+	// the hooks Drop, CutOff, Reset, SilenceNotices, LoseRequest, LoseReply,
+	// DelayReplies, Pause, RemoveQueue and RemoveNode. If a hook is nil, Run
+	// leaves out its fault.
 	//
 	// Run calls one hook at a time, including heal functions of CutOff, but
-	// from several goroutines. The session or node passed to a hook may be
-	// gone just before the call, in which case the hook must not fail the
-	// test.
+	// from several goroutines. A hook must not fail the test if the session
+	// or node passed to it no longer exists.
 	Config dlocktest.Config
 
 	// Outage makes the store fail for all clients, for example by killing
@@ -54,9 +53,9 @@ type Store struct {
 	Seed uint64
 }
 
-// Run makes histories on a store with four clients and saves them (see the
-// package comment). It fails the test if a history breaks a rule that needs no
-// search, and logs what happened.
+// Run makes histories on a store with four clients, saves them for package
+// histories, and logs what happened. It fails the test if a history breaks one
+// of the rules that this package checks.
 //
 // Run makes no subtests, so that the test of an in-process store may call it in
 // a synctest bubble.
@@ -126,7 +125,7 @@ type history struct {
 	heals     sync.WaitGroup
 	wrong     complaints
 
-	hooks chan struct{} // a semaphore: holds a value while a function of the Config runs
+	hooks chan struct{} // full while a hook of the Config runs
 }
 
 // link is the connector of one client. It remembers the latest session, which
@@ -271,8 +270,8 @@ func (h *history) nodes(queue string) ([]driver.Node, error) {
 	return s.List(ctx, queue)
 }
 
-// Create is listed twice, so that it is chosen twice as often. The first three
-// write to the store. The method nasty chooses only among these.
+// Create is listed twice, to be chosen twice as often. The method nasty chooses
+// among the first three, which write to the store.
 var requestOps = []faults.Op{faults.OpCreate, faults.OpCreate, faults.OpDelete, faults.OpList}
 
 func (h *history) fault() {
@@ -295,7 +294,7 @@ func (h *history) fault() {
 		h.hook(told(i, "connection dropped"), func() { c.Reset(h.T, s) })
 	case n == 16 || n == 17:
 		if c.SilenceNotices != nil {
-			h.alone(func() { c.SilenceNotices(h.T, s) }) // takes no lock away
+			h.alone(func() { c.SilenceNotices(h.T, s) }) // causes no loss, so it is not recorded
 		}
 	case n < 34:
 		h.lose(i, requestOps[h.rand.IntN(len(requestOps))], h.rand.IntN(2) == 0)
@@ -306,8 +305,8 @@ func (h *history) fault() {
 	}
 }
 
-// told returns a cause with told set: the client must have noticed the end of
-// its session before the store makes the next grant.
+// told returns a cause after which the client must notice the end of its
+// session before the store makes the next grant.
 func told(slot int, what string) cause { return cause{what: what, slot: slot, told: true} }
 
 func (h *history) duration(limit time.Duration) time.Duration {

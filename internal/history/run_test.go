@@ -68,8 +68,6 @@ func inMemoryStore(spoil spoiler) Store {
 	}}
 }
 
-// A driver's own test looks like this one. Only a store in the memory of this
-// process can be tested in a synctest bubble.
 func TestRunMakesHistories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, outages := inMemoryStore(nil), 0

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// Kind is the kind of an [Operation], such as a grant or a release.
+// Kind says what an [Operation] does, such as grant or release the lock.
 type Kind int
 
 const (
@@ -37,11 +37,11 @@ type Operation struct {
 	Kind         Kind
 	Queue        string
 	Hold         int        // number of the grant; its re-entries have the same number
-	Handle       int        `json:",omitempty"` // number of the Lock: 0 for the grant, 1 for its first re-entry, and so on
-	Mode         dlock.Mode `json:",omitempty"` // as requested by a grant or re-entry, or as returned by Lock.Mode
+	Handle       int        `json:",omitempty"` // 0 for the first Lock, then 1, 2, ... for re-entries
+	Mode         dlock.Mode `json:",omitempty"` // as requested; for an Answer, as returned by Lock.Mode
 	Units        int        `json:",omitempty"` // granted units of a semaphore; 0 for a read-write lock
-	Token        int64      `json:",omitempty"` // token of a grant, or highest token in a queue that was removed
-	Maybe        bool       `json:",omitempty"` // whether the operation has no effect if the lock was already lost
+	Token        int64      `json:",omitempty"` // of a Grant; for a Clearing, the highest one removed
+	Maybe        bool       `json:",omitempty"` // whether the lock may have been lost before the operation
 }
 
 // Note marks an event in the picture of a history, such as a fault.
@@ -56,11 +56,11 @@ type Note struct {
 type Record struct {
 	Of         string // what was tested, such as redis
 	Title      string
-	Wrong      []string // descriptions of the rules that were found broken without a search
+	Wrong      []string // descriptions of broken rules that this package found
 	Operations []Operation
 	Notes      []Note
-	// Broken is positive if the lock was broken deliberately. Package histories
-	// must then refuse at least this many of the histories.
+	// Broken is 0 unless the lock was broken deliberately. Then package
+	// histories must refuse at least this many of the records with this Of.
 	Broken int `json:",omitempty"`
 }
 
@@ -68,8 +68,8 @@ type Record struct {
 // records.
 const Directory = "DLOCK_HISTORIES"
 
-// check saves the history of r for package histories. It fails the test if
-// rules were broken: those described in wrong, and those that r shows.
+// check saves the history of r for package histories. It reports each text in
+// wrong, and each rule that the history breaks, as an error of the test.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)

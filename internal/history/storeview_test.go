@@ -39,8 +39,8 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// contendsWith reports whether this call has created the node. It compares
-// times, because a Create of an earlier call may reach the store late.
+// contendsWith reports whether the call has created the node. An earlier Since
+// means that the node is of an older call, whose Create reached the store late.
 func contendsWith(call *attempt, info driver.NodeInfo) bool {
 	var record recipes.Record
 	return json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(call.began)
