@@ -16,7 +16,7 @@ import (
 
 const bound = time.Minute
 
-// Findings are the findings of one check.
+// Findings are what a driver's Check method has returned.
 type Findings []driver.Finding
 
 // Run calls the Check method of a connector, which must succeed, and returns
@@ -47,8 +47,8 @@ func Check(t testing.TB, d driver.Driver, dsn string) Findings {
 // may contain it.
 const Password = "geheim"
 
-// Has fails the test unless a finding of f has this level, and its Text and
-// Advice contain text and advice.
+// Has fails the test if no finding has the given level, with the given text and
+// advice as parts of its Text and Advice.
 func (f Findings) Has(t testing.TB, level driver.Level, text, advice string) {
 	t.Helper()
 	for _, found := range f {
