@@ -29,11 +29,10 @@ var known = []string{
 	"runtime.ensureSigM.func1", // listens for signals
 }
 
-// After checks for leaked goroutines and returns the exit code of the test
-// binary. If code, the result of the tests, is 0, it waits until only the
-// calling goroutine is left. If others remain after a time limit, it prints
-// their stacks to standard error and returns 1. Call it last, after stopping
-// everything the tests share.
+// After returns the exit code for a test binary whose tests ended with the
+// given code. If that is 0, After waits until only the calling goroutine is
+// left. If others remain after a time limit, it prints their stacks to standard
+// error and returns 1. Call it last, after stopping everything the tests share.
 func After(code int) int {
 	if code != 0 {
 		return code // failed tests may leave goroutines
