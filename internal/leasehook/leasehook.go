@@ -4,7 +4,6 @@ package leasehook
 
 import "time"
 
-// Skew advances the clocks read by lease, a *driver.Lease, by d without firing
-// its timers, like a pause of the process or a suspended machine. It is set by
-// package driver.
+// Skew advances the clocks of a *driver.Lease by d without firing its timer, as
+// if the process had been suspended. Package driver sets Skew.
 var Skew func(lease any, d time.Duration)
