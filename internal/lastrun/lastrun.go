@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Run is what a lock's value says about the runs of its job, and what
-// "dlock last -json" prints. Programs read the fields, so do not rename them.
+// Run is the record of a job's latest runs in the value of its lock. Programs
+// read it from "dlock last -json", so do not rename the fields.
 type Run struct {
 	Lock      string    `json:"lock"`
 	Succeeded time.Time `json:"succeeded,omitzero"` // time of the last success
@@ -20,7 +20,7 @@ type Run struct {
 	Node      string    `json:"node,omitempty"`     // node of the last run
 }
 
-// String returns the lock's value. Earlier versions stored no node.
+// String formats r as the value of a lock. In older values the node is missing.
 func (r Run) String() string {
 	succeeded := "-"
 	if !r.Succeeded.IsZero() {
