@@ -6,7 +6,7 @@ import "context"
 
 type key struct{}
 
-// With returns a context to pass to Connect, in which Tell calls f.
+// With returns a context for Connect. Tell, called with this context, calls f.
 func With(ctx context.Context, f func(error)) context.Context {
 	return context.WithValue(ctx, key{}, f)
 }
