@@ -17,8 +17,8 @@ import (
 //	waiting   the node is in the queue, and the entry is not granted
 //	granted   the entry is granted: its owner holds what the queue guards
 //	removing  the owner has given the entry up, and the node may still exist
-//	gone      no request about the node follows: the node was removed, or the
-//	          store removes it with the session, or the entry is lost
+//	gone      no more requests about the node: it was removed, the store
+//	          removes it with the session, or the entry is lost
 //
 // All transitions are methods in this file: joined, Grant, lose, beginRemoval
 // and removed. An Entry is safe for concurrent use, except that only one
@@ -35,7 +35,7 @@ type Entry struct {
 
 	// first is the result of Create. Its parts are cleared once used.
 	first driver.Joined
-	// listed identifies the latest list of the queue.
+	// listed summarizes the latest list of the queue.
 	listed list
 	// followed reports whether another contender may have joined the queue
 	// behind this entry and seen it waiting.

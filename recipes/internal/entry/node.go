@@ -13,8 +13,8 @@ const (
 	// watchAfter is how long after its grant an entry starts to watch its own
 	// node. Shorter holds thus save the request for a watch.
 	watchAfter = 300 * time.Millisecond
-	// If a watch ends sooner than this after it began, perhaps nothing has
-	// changed. Loops then pause to avoid flooding the store with requests.
+	// early is the age below which a watch may have ended without a change.
+	// watchNode then pauses, so that it does not flood the store.
 	early = 100 * time.Millisecond
 )
 
@@ -101,8 +101,8 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 }
 
 // find returns the current name of the node, or an empty string if the node is
-// gone. It looks for both names if a Replace is unanswered. It ignores nodes of
-// a recreated queue and, if the driver can read single nodes, forged ones.
+// gone. While a rename is unconfirmed, find looks for both names. It ignores
+// nodes of a recreated queue and, if the driver has Read, forged ones.
 //
 // If a Rename begins during the search, find searches again for the new name.
 // Otherwise it might report the node as gone while it still blocks others.

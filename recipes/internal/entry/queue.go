@@ -11,7 +11,7 @@ import (
 type Queue struct {
 	Name       string
 	WaitPolicy WaitPolicy
-	BackOff    func() BackOff // used when watching a granted node fails
+	BackOff    func() BackOff // paces the retries of watchNode, SetValue and Value
 	// Renamed is called after each attempt to rename a node.
 	Renamed func(ctx context.Context, node string, err error)
 	// Reaped is called when a request of the reaper has succeeded. If err is

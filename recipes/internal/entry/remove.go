@@ -128,7 +128,7 @@ func (e *Entry) Abandon() {
 
 // removalCause returns Released only for an entry that was granted and has
 // always been exclusive. On Released, the next waiter takes the lock at once,
-// but after a downgrade, readers behind may still hold it.
+// which would be wrong after a downgrade, as readers may still hold the lock.
 func (e *Entry) removalCause() driver.Cause {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Client holds the functions and settings of a client that its sessions use.
+// Client has what the sessions of a client need: functions and settings.
 type Client struct {
 	// Go runs f on a goroutine that the client's Close waits for. Once Close
 	// has begun, it returns false instead.
@@ -89,9 +89,9 @@ func (s *Grants) Cause() error {
 	return s.Err()
 }
 
-// endedByStore reports whether the session ended because the store said so, in
-// which case it may have ended some time ago. Otherwise its lease has just
-// expired, or the client is being closed.
+// endedByStore reports whether the store has ended the session. Then the locks
+// may have been lost some time ago. Otherwise the lease has just expired, or
+// the client is being closed.
 func (s *Grants) endedByStore() bool {
 	cause := s.Cause()
 	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)

@@ -43,10 +43,10 @@ func (e *Entry) ask(ctx context.Context, request func() error) error {
 	}
 }
 
-// StoreTime converts a time of this process's clock to the store's clock, based
-// on the node's creation time by the store's clock. It returns the zero time if
-// the driver did not report the creation time. The result is right even if this
-// process's wall clock is stepped.
+// StoreTime converts a time of this process's clock to the store's clock: it
+// adds the time since the Create to the node's creation time in the store. It
+// returns the zero time if the driver did not report that. A step of the wall
+// clock does no harm, because the difference comes from the monotonic clock.
 func (e *Entry) StoreTime(at time.Time) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,8 +19,8 @@ type View struct {
 
 // Call is notified of the progress of a waiting entry.
 type Call interface {
-	// Answered is called with the nodes ahead each time the store has listed
-	// them. There are none if the entry's own node is missing from the list.
+	// Answered is called each time the store has listed the queue, with the
+	// nodes ahead, or with none if the list lacks the entry's own node.
 	Answered(ahead []driver.Node)
 	// Waits is called each time before the entry blocks.
 	Waits(ctx context.Context, node string, v View)
@@ -44,7 +44,7 @@ type sight struct {
 	list     list // zero unless the whole queue is watched
 }
 
-// list identifies the result of listing a queue, without keeping its nodes.
+// list summarizes a list of the queue, to notice changes without keeping it.
 type list struct {
 	length int
 	last   driver.Node
@@ -90,8 +90,7 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// After a grant the watch stays open, so that watchNode can use it.
-	// Otherwise it must not leak.
+	// After a grant the watch stays open for watchNode.
 	defer func() {
 		if !granted {
 			watch.Stop()
@@ -183,7 +182,7 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
-	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // a clone, since a driver that keeps them must not keep the whole list in memory
+	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // cloned, so that drivers do not keep the whole list
 }
 
 // Throttle slows down a loop whose watches have ended n times in a row without
@@ -219,9 +218,9 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 	}
 }
 
-// passes decides whether a Released notice grants the entry without another
-// list of the queue. The notice does if the watch has not ended since, for
-// three reasons:
+// passes reports whether a Released notice from the watch grants the entry, so
+// that the queue need not be listed again. It does if the watch has not ended
+// since, for three reasons:
 //
 //   - The blocking node was first in the queue and held exclusively. Drivers
 //     send Released only for a Delete with the cause Released, and removalCause
