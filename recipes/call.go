@@ -19,8 +19,8 @@ type call struct {
 	began time.Time
 
 	retries  *entry.Retries // nil until a request fails
-	queued   bool           // WithMaxQueue has let the call wait; a rejoin does not check the limit again
-	vanished bool           // set once the node vanished; if it vanishes again, TryLock fails and Lock pauses
+	queued   bool           // WithMaxQueue has let the call wait; not checked again
+	vanished bool           // set when the node has vanished; see retry
 	slow     *time.Timer    // logs that the call still waits; nil until it waits
 	progress progress       // for errors and logs
 }
@@ -127,8 +127,8 @@ func (c *call) contendOnce(ctx context.Context) (l *Lock, err error) {
 		return nil, err
 	}
 	defer func() {
-		// Abandon even after ErrVanished, because the server whose list lacked
-		// the node may be wrong.
+		// Abandon even after ErrVanished, because the node may exist although
+		// a server has listed the queue without it.
 		if l == nil {
 			e.Abandon()
 		}
@@ -204,12 +204,12 @@ func (c *call) checkLength(ctx context.Context, e *entry.Entry) error {
 	return nil
 }
 
-// retry decides whether the call tries again after err. If so, it pauses if
-// necessary and returns nil. Otherwise it returns the error for the caller.
+// retry returns nil if the call should try again after err, perhaps after a
+// pause. Otherwise it returns the error for the caller.
 func (c *call) retry(ctx context.Context, err error) error {
 	switch err.(type) {
 	case *namedError, *timeoutError:
-		return err // from Pause, which has given up
+		return err // Pause has already ended the call
 	}
 	switch {
 	case c.client.drains():
@@ -226,7 +226,7 @@ func (c *call) retry(ctx context.Context, err error) error {
 			return lockError(c.name, unavailable(err))
 		}
 		if errors.Is(err, driver.ErrSessionEnded) {
-			err = unavailable(err) // so that the error matches ErrUnavailable if ctx ends before there is a new session
+			err = unavailable(err) // should match ErrUnavailable if ctx ends meanwhile
 		}
 		return c.Pause(ctx, err)
 	}

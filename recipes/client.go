@@ -19,8 +19,8 @@ const (
 	// sessionsTimeout limits how long Close waits for the store to end the
 	// sessions. Drivers may need several seconds.
 	sessionsTimeout = 15 * time.Second
-	// giveUpTimeout is how long a cancelled call waits for its own cleanup,
-	// such as a Connect in flight, before it returns.
+	// giveUpTimeout is how long a call that gives up waits for the error of the
+	// Connect that it has cancelled.
 	giveUpTimeout = 50 * time.Millisecond
 )
 
@@ -39,10 +39,10 @@ type Client struct {
 	options   options
 
 	live    atomic.Pointer[session] // the latest session; nil before the first
-	silent  atomic.Bool             // set once logSilence has logged, to log only once
+	silent  atomic.Bool             // whether logSilence has logged its only warning
 	dialing dialing
 
-	draining chan struct{} // closed when Shutdown or Close begins; no lock is granted after that
+	draining chan struct{} // closed when Shutdown or Close begins, which ends all granting
 	done     chan struct{} // closed when Close begins
 	calls    *calls
 	reports  *calls // reports of losses
@@ -53,7 +53,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{} // sessions that may still exist in the store
-	begun    chan struct{}         // closed and replaced when a session begins; closed when Close begins
+	begun    chan struct{}         // closed when the next session or Close begins
 	closing  bool
 	finished chan struct{}
 	result   error // the result of Close; set before finished is closed
@@ -102,12 +102,14 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Connected returns nil while the client has a session with the store.
-// Otherwise the error says why there is none. It matches [ErrClosed] once
-// Shutdown or Close has begun. If the last attempt to connect has failed, it
-// matches the error of that attempt. If a session has ended, and no attempt was
-// made since, it matches driver.ErrSessionEnded. Before the first attempt it
-// matches none of these. Connected does no I/O; [Client.Ping] asks the store,
-// and connects.
+// Otherwise it returns an error that says why there is none, and matches
+//
+//   - [ErrClosed] once Shutdown or Close has begun,
+//   - the error of the last attempt to connect, if that has failed,
+//   - driver.ErrSessionEnded if a session has ended, without an attempt since,
+//   - none of these before the first attempt.
+//
+// Connected does no I/O. To ask the store, and to connect, use [Client.Ping].
 func (c *Client) Connected() error {
 	err, last := c.unreached(), c.live.Load()
 	switch {
@@ -126,8 +128,8 @@ func (c *Client) Connected() error {
 var errNotYet = errors.New("no call has connected yet")
 
 // requestError returns the error to report for a failed call such as Ping or
-// Queue. If the deadline passed or the session ended, the result matches
-// driver.ErrUnavailable and includes the last connection error, if any.
+// Queue. If ctx ended while the client could not connect, it includes why. If a
+// request timed out or the session ended, it matches driver.ErrUnavailable.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
 	case ctx.Err() != nil && last != nil:
@@ -155,7 +157,7 @@ func (c *Client) String() string {
 	return fmt.Sprintf("session %s, server %s, timeout %v", printable(i.ID), printable(i.Server), i.Timeout)
 }
 
-// GoString returns the result of String as "dlock.Client(...)".
+// GoString describes the client as String does, for the verb %#v.
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
 // Close ends the client and releases all its locks, without waiting for their
@@ -271,7 +273,7 @@ func (c *Client) report(f func()) {
 	}
 }
 
-// closedOr returns ErrClosed after Close, when err is only a consequence of it.
+// closedOr returns err, or ErrClosed once Close has begun and may be its cause.
 func (c *Client) closedOr(err error) error {
 	select {
 	case <-c.done:

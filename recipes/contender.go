@@ -18,16 +18,16 @@ type Contender struct {
 	Mode  Mode
 	Holds bool // false if it waits
 	// Units is how many units of a [Semaphore] the contender holds or waits
-	// for, and OfUnits how many the semaphore has, according to the contender's
-	// client. They are zero for contenders of an [RWMutex].
+	// for. OfUnits is the semaphore's total as the contender's client gave it.
+	// Both are zero for contenders of an [RWMutex].
 	Units, OfUnits int
-	// HeldSince is when the lock was granted to this contender. It is zero if the
-	// contender waits, or belongs to a Client other than the one that was asked.
+	// HeldSince is when the lock was granted to this contender. It is zero for
+	// waiters, and for holders that belong to another Client than the caller's.
 	HeldSince time.Time
 	// The fields below are zero if the driver cannot read nodes or lacks
-	// permission to read this one. Node, Host, Token and Record may be
-	// forged by any client with write access. Quote them before printing to a
-	// terminal, as String does.
+	// permission to read this one. Any client with write access can forge Token
+	// and Record, as well as Node and Host above. Quote them before printing to
+	// a terminal, as String does.
 	Owner   string // the session, as the store names it
 	Token   int64
 	Created time.Time // by the store's clock; zero if unknown
@@ -116,7 +116,7 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		return nil, err
 	}
 	contenders := make([]Contender, 0, len(nodes))
-	read := make(map[bool]bool) // whether a contender with this value of Holds has been read
+	read := make(map[bool]bool) // whether a holder (true) or a waiter (false) was read
 	for _, c := range listed(nodes, s.heldSince(queue)) {
 		if err = nil; !read[c.Holds] || !brief.Is(ctx) {
 			err = s.describe(ctx, queue, &c)

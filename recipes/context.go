@@ -74,7 +74,8 @@ func FromContext(ctx context.Context) *Lock {
 // nearest is the context key by which FromContext finds a Lock.
 type nearest struct{}
 
-// heldContext is a context that a Lock has returned. Its Value finds that Lock.
+// heldContext is what Lock.Context returns. Re-entry and FromContext find the
+// Lock through its method Value.
 type heldContext struct {
 	context.Context
 	key any // the holdsKey
@@ -92,8 +93,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
-// newContext returns a child of parent that is cancelled when the Lock has
-// ended, which may be at once. It is called with mu held.
+// newContext returns a child of parent that is cancelled when the Lock ends, or
+// at once if it has already ended. It must be called with hold.mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}

@@ -23,12 +23,12 @@ var (
 )
 
 type dialing struct {
-	err     atomic.Pointer[error] // the last error of Connect, or why the Connect in flight waits; nil after a success
+	err     atomic.Pointer[error] // why Connect failed or still waits; nil once connected
 	attempt *dialAttempt
 
 	// Used by one attempt at a time:
 	pace       pace   // delays the next attempt after a failure
-	generation string // the generation of the store's data in the last session
+	generation string // SessionInfo.Generation of the last session
 }
 
 // dialAttempt is one attempt to connect, shared by all calls that need a
@@ -42,7 +42,7 @@ type dialAttempt struct {
 	// Guarded by Client.mu:
 	callers int                     // number of calls that wait for the attempt
 	cancel  context.CancelCauseFunc // cancels the Connect in flight; nil if there is none
-	anew    chan struct{}           // closed when a cancelled Connect has returned; nil if none was cancelled
+	anew    chan struct{}           // made by giveUp; closed when the cancelled Connect has returned
 }
 
 // joinAttempt returns the attempt in flight, or starts one.
@@ -75,9 +75,9 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp ends a call's wait for the attempt. If the last call does not know yet
-// why there is no session, giveUp cancels Connect, whose error then says why.
-// The attempt calls Connect once more.
+// giveUp ends a call's wait for the attempt. If no other call waits, and it is
+// not known why there is no session, giveUp cancels Connect, because the error
+// of Connect says why. The attempt then calls Connect once more.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--
@@ -172,7 +172,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	if err == nil && c.options.readOnly {
 		s = readOnly{s, driver.Inspect(s)}
 	}
-	if err != nil && ctx.Err() != nil { // err must not look like the end of a caller's ctx, because ctx is the attempt's own
+	if err != nil && ctx.Err() != nil { // hide errors of ctx, which no caller has passed
 		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -182,7 +182,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 }
 
 // readOnly is the session of a client with [WithReadOnly]. It refuses Create
-// and Remove; other changes need a node that Create has returned.
+// and Remove. All other changes need a node from Create, so they cannot occur.
 type readOnly struct {
 	driver.Session
 	driver.Inspector

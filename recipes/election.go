@@ -135,16 +135,16 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 type observer struct {
 	seen   Contender // the latest leader
 	newest int64     // the token of the latest leader that had one
-	behind time.Time // when the store began to show tokens smaller than newest; zero if it does not
+	behind time.Time // when tokens below newest first appeared; zero while none do
 }
 
-// longBehind is how long an observer ignores a leader with a smaller token than
-// one that it has seen. A ZooKeeper server that lags behind catches up sooner.
-// After that time, the store was probably set up anew.
+// longBehind is how long an observer ignores leaders whose tokens are smaller
+// than an earlier leader's. A ZooKeeper server that lags behind catches up
+// sooner. If the tokens stay small, the store was probably set up anew.
 const longBehind = 30 * time.Second
 
-// compare compares the leader with the latest one seen. The result old means
-// that this is probably an earlier leader, shown by a server that lags behind.
+// compare reports whether the leader has changed. The result old is true if
+// this is probably an earlier leader, shown by a server that lags behind.
 func (o *observer) compare(leader Contender) (changed, old bool) {
 	switch {
 	case leader.Token == 0 || leader.Token >= o.newest:
@@ -192,7 +192,7 @@ func (s *session) watchLeader(ctx context.Context, queue string) (Contender, dri
 		}
 		var c Contender
 		if err == nil {
-			c, err = s.leaderOf(ctx, queue, nodes) // read only once the watch is set, so that no change is missed
+			c, err = s.leaderOf(ctx, queue, nodes) // read after the watch was armed, to miss no change
 		}
 		if err == nil {
 			return c, watch, nil
@@ -227,5 +227,5 @@ func (e *Election) String() string {
 	return printable(e.queue.name)
 }
 
-// GoString returns the result of String as "dlock.Election(...)".
+// GoString describes the election as String does, for the verb %#v.
 func (e *Election) GoString() string { return "dlock.Election(" + e.String() + ")" }

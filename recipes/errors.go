@@ -107,10 +107,10 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// masked hides errors from errors.Is: those that its field not lists.
+// masked wraps an error and keeps it from matching certain other errors.
 type masked struct {
 	err error
-	not []error
+	not []error // not matched by errors.Is
 }
 
 func (e *masked) Error() string { return e.err.Error() }
@@ -210,7 +210,7 @@ const maxPrinted = 1024
 
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // bytes to keep of the end, which has the sequence
+		const end = 32 // enough for the sequence at the end of a name
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

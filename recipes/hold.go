@@ -94,10 +94,10 @@ func (h *hold) tellLoss(loss entry.Loss) {
 	}
 }
 
-// markLost marks the Locks as lost. If some of their contexts are still active,
-// it only returns these, for the caller to cancel before it calls markLost
-// again. The result granted reports whether the Granted hook has returned. The
-// last result is false if the hold had already ended.
+// markLost marks the Locks as lost. The result counts is false if they already
+// are, or all were unlocked. While contexts of the Locks are active, markLost
+// only returns these: the caller must cancel them and call markLost again. The
+// result granted reports whether the Granted hook has returned.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return nil, false, false
 	}
 	for _, l := range h.locks {
-		for _, c := range l.contexts { // keep them in l.contexts, so that a concurrent Unlock cancels them, too
+		for _, c := range l.contexts { // stay in l.contexts, so that a concurrent Unlock cancels them
 			if c.Err() == nil {
 				contexts = append(contexts, c)
 			}
@@ -146,9 +146,9 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// grantReported is called when the Granted hook has returned or panicked. From
-// now on, hooks learn of the end of the hold. If the hold was lost while
-// Granted ran, Lost is called now.
+// grantReported is called when the Granted hook has returned or panicked. It
+// allows the hooks Released and Lost, which must not run earlier. If the hold
+// was lost while Granted ran, it runs Lost.
 func (h *hold) grantReported(ctx context.Context) {
 	trace := h.queue.options.trace
 	h.mu.Lock()
@@ -200,18 +200,18 @@ func (h *hold) whyEnded() error {
 
 // WithMaxHold makes a granted lock count as lost after d, in case its holder
 // hangs. The errors of the lock then match [ErrMaxHold] as well as [ErrLost],
-// and its contexts end. [Lock.Err] returns the error at d exactly, even after a
-// pause of the process. Zero or less means no limit, which is the default.
+// and its contexts end. [Lock.Err] reads the clock, so it reports the loss even
+// right after a pause of the process. Zero or less (the default) is no limit.
 //
 // Unlock then releases the lock as usual, and returns ErrLost. If the holder has
 // not called it within another quarter of d, the client releases the lock, so
 // that the next contender is granted it although the holder may still be
 // working. A resource that checks tokens refuses what that holder writes later.
 //
-// The limit counts from the grant. A re-entry does not extend it and has no
-// limit of its own. Neither a Downgrade nor the Unlock of one of several Locks
-// starts it anew. [Client.Shutdown] waits for the Unlock of a holder that
-// hangs, as after any other loss.
+// The limit counts from the grant. A re-entry has no limit of its own. Nothing
+// extends the limit: no re-entry, no downgrade, and no Unlock of one of several
+// Locks. [Client.Shutdown] waits for a hanging holder's Unlock, as after any
+// other loss.
 func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
 }

@@ -174,7 +174,7 @@ func (l *Lock) String() string {
 	return fmt.Sprintf("%s: %v, %s, token %d, %s", printable(h.queue.name), l.mode(), printable(place.Name), place.Token, state)
 }
 
-// GoString returns the result of String as "dlock.Lock(...)".
+// GoString describes the lock as String does, for the verb %#v.
 func (l *Lock) GoString() string { return "dlock.Lock(" + l.String() + ")" }
 
 // Mode is how a lock is held or requested.

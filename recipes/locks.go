@@ -79,7 +79,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
 		if err != nil {
-			if ctx.Err() == nil { // inner was cancelled because of a loss, not ctx
+			if ctx.Err() == nil { // ctx is live, so a loss has cancelled inner
 				err = mask(err, context.Canceled)
 			}
 			return nil, err
@@ -133,7 +133,7 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 			if err != nil {
 				return err
 			}
-			key = holdsKey{client: q.client, name: q.name} // also for a semaphore, because it and an RWMutex of one name exclude each other
+			key = holdsKey{client: q.client, name: q.name} // semaphores, too: they exclude an RWMutex of the same name
 		}
 		if seen[key] {
 			return lockError(l.Name(), errTwice)
@@ -154,8 +154,8 @@ func byName(lockers []Locker) []int {
 	return order
 }
 
-// takeNext fails if one of the taken Locks is the same lock, taken through
-// another client, because the call would then wait for itself.
+// takeNext takes one more lock. It fails if the same lock was already taken
+// through another client, because the call would then wait for itself.
 func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker, context.Context) (*Lock, error)) (*Lock, error) {
 	c, ok := next.(inClient)
 	for _, l := range taken {
@@ -266,5 +266,5 @@ func (l *Locks) String() string {
 	return strings.Join(lines, "; ")
 }
 
-// GoString returns the result of String as "dlock.Locks(...)".
+// GoString describes the locks as String does, for the verb %#v.
 func (l *Locks) GoString() string { return "dlock.Locks(" + l.String() + ")" }

@@ -22,9 +22,9 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// isReader parses the name from the right, because a host name may look like a
-// kind and sequence. Nodes of unknown kind count as writers, which block
-// everyone.
+// isReader reports whether the node is a reader's. It parses the name from the
+// right, because a host name may contain "-R-", too. Nodes of unknown kind
+// count as writers, which block everyone.
 func isReader(n driver.Node) bool {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
@@ -40,7 +40,6 @@ const maxUnits = 1_000_000
 
 func (u units) kind(letter rune) string { return fmt.Sprintf("-%c%dof%d-", letter, u.weight, u.of) }
 
-// unitsOf returns the units of a semaphore's contender.
 func unitsOf(n driver.Node) (u units, ok bool) {
 	_, u, ok = cutUnits(n)
 	return u, ok
@@ -99,7 +98,7 @@ var systemHostname = sync.OnceValue(func() string {
 })
 
 // encodeHostname percent-encodes bytes outside [A-Za-z0-9._-], so that distinct
-// host names stay distinct. It never cuts within an encoded byte.
+// host names stay distinct. It cuts long names, but not within an encoded byte.
 func encodeHostname(name string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

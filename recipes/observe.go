@@ -46,9 +46,9 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-// observe calls the function look first, and again after each change, even
-// across sessions. It yields the results that the function compare finds
-// changed, and ignores old ones from a server that lags behind.
+// observe yields the results of the function look, at once and after each
+// change, even across sessions. It skips a result if the function compare finds
+// it old (from a server that lags behind) or unchanged since the last yield.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {

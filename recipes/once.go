@@ -15,8 +15,8 @@ import (
 const (
 	// maxAhead is how far a tick may be ahead of the store's clock.
 	maxAhead = time.Minute
-	// maxSlack is how early a call of OncePer may come: one minute for the
-	// clocks of two machines, and one for their schedulers.
+	// maxSlack is how early a call of OncePer may come: one minute because the
+	// clocks of two machines differ, and one because schedulers are not exact.
 	maxSlack = 2 * time.Minute
 )
 
@@ -50,8 +50,8 @@ const lookAgainFor = 5 * time.Second
 //	            Without that limit, a machine whose clock is a day ahead would
 //	            stop all runs for a day. If the store's clock was ahead during
 //	            the last run and was set back since, calls fail until it has
-//	            caught up. Stores that do not tell their time, such as etcd,
-//	            cannot check the limit.
+//	            caught up. The limit is not checked with stores that do not
+//	            report their time, such as etcd.
 //	ErrNotRecorded
 //	            f has returned nil, but the store has not confirmed that it has
 //	            stored the tick, even when asked again for up to 5 s. Another
@@ -85,11 +85,10 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // less, so that machines whose clocks differ may take turns. An early run is
 // recorded as if it had begun on time.
 //
-// A run counts from the call of OncePer, not from the grant of the lock. But
-// after a long wait, for example because another machine has failed late, the
-// next run could begin less than half a period after this one. The run then
-// counts from a later time. So two runs begin at least half a period apart, and
-// there are at most n+1 runs in n periods.
+// Any other run is recorded with the time of its call of OncePer, not of the
+// grant. If the call has waited long, for example because another machine
+// failed late, a later time is recorded. So two runs begin at least half a
+// period apart, and there are at most n+1 runs in n periods.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
 // machine's clock. The clocks of two machines must then not differ by more than
@@ -118,9 +117,9 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 	})
 }
 
-// plan decides whether to run the job, and which time to record for the run. It
-// gets the recorded time of the last run and, by the store's clock, the times
-// of the call and of the start. Each of them may be zero.
+// plan decides whether the job is due, and which time to record for its run. It
+// gets the time recorded for the last run and, by the store's clock, the time
+// of the call and the present time. Each is zero if unknown.
 type plan func(last, called, starts time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {

@@ -62,11 +62,10 @@ func WithTimeout(d time.Duration) Option {
 // waiting, if n or more contenders are ahead when the call joins the queue. With
 // n = 1 they never wait. Zero or less means no limit, which is the default.
 //
-// The contenders ahead are all nodes in the queue before that of the call: the
-// holders and waiters of all clients, even calls that are about to give up. A
-// call that need not wait is never refused, such as a reader behind readers,
-// and neither is a call that rejoins because its session has ended. TryLock and
-// TryRLock do not wait anyway.
+// Every node ahead in the queue counts: the holders and waiters of all clients,
+// even calls that are about to give up. A call that need not wait, such as a
+// reader behind readers, is never refused. Nor is a call that rejoins because
+// its session has ended. TryLock and TryRLock do not wait anyway.
 //
 // The node of a refused call is removed, as after any other error. The limit
 // costs at most one List, and no request if the lock is free or the driver's
@@ -114,7 +113,6 @@ func defaultBackOff() BackOff {
 	)
 }
 
-// entryBackOff adapts newBackOff to package entry.
 func entryBackOff(newBackOff func() BackOff) func() entry.BackOff {
 	return func() entry.BackOff {
 		b := newBackOff()
@@ -149,10 +147,10 @@ func WithLogger(l *slog.Logger) Option {
 
 // WithReadOnly makes a client that only reads, with Walk, Queue, Observe, Value
 // and Election.Leader. These show locks but grant none: all other methods
-// return an error that matches [errors.ErrUnsupported]. As far as the driver
+// return an error that matches [errors.ErrUnsupported]. If the driver
 // implements driver.Observer, the client needs no right to write, leaves
-// nothing in the store, does not wait out the grace after a loss of data, and
-// may use a replica. It is an option of a client, not of a lock.
+// nothing in the store, may use a replica, and connects at once, even after a
+// loss of data. It is an option of a client, not of a lock.
 func WithReadOnly() Option {
 	return func(o *options) { o.readOnly = true }
 }

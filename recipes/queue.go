@@ -25,13 +25,13 @@ type queue struct {
 type want struct {
 	kind       string
 	rule       entry.Rule
-	holds      func(ahead tally) bool // whether rule returns no nodes, so that the contender holds the lock
+	holds      func(ahead tally) bool // whether no node ahead blocks; agrees with rule
 	exclusive  bool
 	downgraded *want // what is wanted after a downgrade; nil if none is possible
 
 	// For units of a semaphore only:
 	units       units
-	settledKind string // the node's kind once granted, if it had to wait
+	settledKind string // replaces kind in the node's name; see settle
 	err         error  // why the units cannot be acquired
 }
 

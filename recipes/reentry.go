@@ -9,16 +9,16 @@ import (
 // Goroutines have no identity, so a holder that takes its lock again is
 // recognised by a context from [Lock.Context].
 
-// holdsKey is the context key under which a context of [Lock.Context] stores
-// its heldIn, for one client and lock name.
+// holdsKey is the context key by which a call finds the Lock to re-enter. The
+// value under the key is a *heldIn.
 type holdsKey struct {
 	client    *Client
 	name      string
 	semaphore bool // whether the Lock belongs to a Semaphore
 }
 
-// heldIn says which Lock a context belongs to. The field outer is set if the
-// parent context belongs to another Lock of the same name.
+// heldIn says which Lock a context belongs to. If the parent context belongs to
+// another Lock of the same name, outer says which, in case holder is unlocked.
 type heldIn struct {
 	holder *Lock
 	outer  *heldIn

@@ -29,8 +29,8 @@ var (
 	writer = &want{kind: exclusiveKind, rule: behindAll, holds: tally.empty, exclusive: true, downgraded: reader}
 )
 
-// tally counts the nodes ahead of a contender for want.holds. One pass over a
-// queue is enough for all nodes.
+// tally counts the nodes ahead of a contender. It grows node by node, so that
+// want.holds finds all holders in one pass over a queue.
 type tally struct{ nodes, readers, sharers, units int }
 
 func (t *tally) add(n driver.Node) {
@@ -122,19 +122,19 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // TryLock is like Lock, but does not wait for other contenders. If another
 // contender holds the lock or waits for it, TryLock returns [ErrLocked].
 //
-// If several calls meet at a free lock, the one whose node is first takes it,
-// and the others return ErrLocked. All of them fail only if the store does not
-// answer the first one, or if that one loses its session or node. TryLock may
-// also return ErrLocked although no contender holds the lock: while the node of
-// a call that has failed is being removed, or if TryLock asks a server that has
-// not received the last Unlock yet.
+// If several calls meet at a free lock, the call whose node is first takes it,
+// and the others return ErrLocked. All of them fail only if that call gets no
+// answer from the store, or loses its session or node. TryLock may also return
+// ErrLocked although no contender holds the lock: while the node of a failed
+// call is being removed, or if TryLock asks a server that has not received the
+// last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
 // each request only once:
 //
-//   - one attempt to connect. The driver limits it, as zkdriver does by
-//     connect_timeout, or else it ends after 30 s. If the last attempt failed, a
-//     pause of up to 2 s comes first.
+//   - one attempt to connect, which ends after 30 s unless the driver has a
+//     shorter limit, such as connect_timeout of zkdriver. If the last attempt
+//     failed, a pause of up to 2 s comes first.
 //   - one List and one Create, and another List if the node is not known to be
 //     alone.
 //
@@ -218,5 +218,5 @@ func (m *RWMutex) String() string {
 	return printable(m.queue.name)
 }
 
-// GoString returns the result of String as "dlock.RWMutex(...)".
+// GoString describes the lock as String does, for the verb %#v.
 func (m *RWMutex) GoString() string { return "dlock.RWMutex(" + m.String() + ")" }

@@ -35,10 +35,10 @@ const semaphoreRecipe = "semaphore"
 // error.
 //
 // All clients should pass the same n. If they do not, each contender uses its
-// own n, so at most the greatest n units are held. A contender with a small n
-// may have to wait for more holders than others do. Contenders behind it then
-// wait, too, even if their own n would suffice, and [Semaphore.Queue] shows them
-// as holders. The client logs once that another contender uses a different n.
+// own n, so the number of units held never exceeds the greatest n. A contender
+// with a small n may wait when others need not. Contenders behind it then wait,
+// too, even if their own n would suffice, and [Semaphore.Queue] shows them as
+// holders. The client logs once that another contender uses a different n.
 //
 // The options apply to this Semaphore only, after those of the client. To take
 // units again and again without a request, acquire several once and divide them
@@ -67,7 +67,7 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 //
 // Waiting costs requests as for an RWMutex, except that the first waiter watches
 // the node of every holder. A store without cheap watches, such as ZooKeeper,
-// then gets about one request for each of them at every hand-over.
+// then gets about one request per holder at every hand-over.
 func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error) {
 	return s.acquire(ctx, weight, false)
 }
@@ -130,7 +130,7 @@ func (s *Semaphore) String() string {
 	return printable(s.queue.name)
 }
 
-// GoString returns the result of String as "dlock.Semaphore(...)".
+// GoString describes the semaphore as String does, for the verb %#v.
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
 
 // units is a contender's share of a semaphore: how many units it wants or holds
@@ -172,7 +172,7 @@ func (u units) fitBehind(ahead tally) bool {
 }
 
 // settle renames the node of a holder that had to wait, which tells the next
-// waiter that it is now the first one. Without a node behind at the grant, no
+// waiter that it is now the first one. If no node was behind at the grant, no
 // rename is needed, because later contenders see that the units are held.
 func (c *call) settle(e *entry.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settledKind) {

@@ -16,12 +16,12 @@ import (
 // delay it. Keep them short, and do not call the lock or its client from them.
 //
 // If a hook panics, the same hook of other traces is still called, and the
-// panic ends the call on whose goroutine the hook runs. A call of Lock, RLock,
-// TryLock or TryRLock then holds nothing, and its node is removed. Connected,
-// Heartbeat, SessionEnded, Reaped and Downgraded may run on goroutines of the
-// client, where a panic ends the program. Lost always runs on such a goroutine,
-// a new one for each loss. It may therefore run after SessionEnded, and after
-// the return of the Unlock that found the loss. [Client.Close] waits for it.
+// panic ends the call that has run the hook. A call of Lock, RLock, TryLock or
+// TryRLock then holds nothing, and its node is removed. Connected, Heartbeat,
+// SessionEnded, Reaped and Downgraded may run on goroutines of the client,
+// where a panic ends the program. Lost always runs on such a goroutine, a new
+// one for each loss. It may therefore run after SessionEnded, and after the
+// return of the Unlock that found the loss. [Client.Close] waits for it.
 //
 // The first argument of a hook is the context of the call that it reports on,
 // or one derived from it, so that a tracing span finds its parent. The comment
@@ -58,7 +58,7 @@ type Trace struct {
 	// Started is called when Lock, RLock, TryLock or TryRLock begins, with the
 	// context of that call. It is not called for a successful re-entry.
 	Started func(context.Context, StartedInfo)
-	// Queued is called when a call has joined the queue, with its context.
+	// Queued is called with the context of a call that has joined the queue.
 	Queued func(context.Context, QueuedInfo)
 	// Waiting is called before a contender waits, and again after each wake-up
 	// that did not grant the lock, with the context of Lock or RLock.
@@ -86,10 +86,9 @@ type Trace struct {
 	// case the error matches ErrClosed. It gets the values of the context with
 	// which the lock was taken.
 	Lost func(context.Context, LostInfo)
-	// Reaped is called when a removal or downgrade that the store had not
-	// confirmed at once was finished in the background. It is also called if
-	// the client gave up, because the session ended or the store refused. The
-	// context is context.Background.
+	// Reaped is called when the background attempts at a removal or downgrade,
+	// which the store had not confirmed at once, have ended: with success, with
+	// the store's refusal, or with the session. It gets context.Background.
 	Reaped func(context.Context, ReapedInfo)
 }
 
@@ -130,9 +129,9 @@ type ConnectedInfo struct {
 	Session driver.SessionInfo // zero after an error
 	Err     error              // nil if connected
 
-	// Before is the generation of the data in the client's previous session
-	// if the data have begun a new one since, as after a fail-over. Then all
-	// locks of that session are lost. Otherwise, Before is empty.
+	// Before is empty unless the store may have lost data since the client's
+	// previous session, as in a fail-over. Then it is the Generation of that
+	// session (see Session), whose locks are all lost.
 	Before string
 }
 
@@ -200,7 +199,7 @@ type FailedInfo struct {
 // Outcome classifies the error for metrics:
 //
 //	locked      TryLock or TryRLock found the lock taken
-//	queue_full  as many contenders were ahead as WithMaxQueue allows
+//	queue_full  the queue was longer than WithMaxQueue allows
 //	closed      the client was closed or shutting down
 //	timeout     WithTimeout or the deadline of the context has passed
 //	canceled    the context was cancelled
@@ -286,10 +285,11 @@ func WithRecipe(name string) Option { return func(o *options) { o.recipe = name 
 func (c *Client) Trace() *Trace { return c.options.trace }
 
 // ReapedInfo says how the removal or downgrade of a node ended in the
-// background: see Trace.Reaped.
+// background: see Trace.Reaped. Err is nil on success. Otherwise it matches
+// driver.ErrSessionEnded, or is the store's refusal, such as ErrGone.
 type ReapedInfo struct {
 	Recipe     string
 	Lock, Node string
 	Tries      int
-	Err        error // nil on success; otherwise matches driver.ErrSessionEnded or is the store's refusal, such as ErrGone
+	Err        error
 }

@@ -141,8 +141,8 @@ func (h *hold) reportReleased(mode Mode, err error) {
 
 // Downgrade turns an exclusive lock into a shared one, without releasing it in
 // between. Waiting readers may then get the lock, up to the first waiting
-// writer. The token stays the same. Downgrade is a no-op if the lock is already
-// shared, in the store as well.
+// writer. The token stays the same. If the lock is already shared, and the
+// store has confirmed it, Downgrade is a no-op.
 //
 // If other Locks hold the same node exclusively by re-entry, it stays exclusive
 // in the store until the last of them unlocks or downgrades.
@@ -199,8 +199,8 @@ func (l *Lock) downgradeRest() error {
 	return err
 }
 
-// markShared reports whether the hold has become shared and its node must be
-// renamed. It is called with mu held, after a Lock was downgraded or unlocked.
+// markShared marks the node for a rename if the hold is now shared, and reports
+// whether it is. Called with mu held, after a Lock was downgraded or unlocked.
 func (h *hold) markShared() bool {
 	if h.want.downgraded == nil || len(h.locks) == 0 || h.exclusive() {
 		return false

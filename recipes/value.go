@@ -18,10 +18,10 @@ var errSharedSets = errors.New("only a lock that is held exclusively can set a v
 // one.
 //
 // While the store is unavailable, SetValue retries as [WithBackOff] says. An
-// attempt whose answer was lost may reach the store later, while the lock is
-// held, and overwrite a value that this Lock has set since. If SetValue returns
-// an error, the value may be stored anyway, or be stored later while the lock is
-// held, unless the error says otherwise:
+// attempt without an answer may still reach the store later, as long as the
+// lock is held, and overwrite a value that this Lock has set since. So if
+// SetValue returns an error, the value may be stored already, or be stored
+// later, unless the list says that nothing was stored:
 //
 //   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during
 //     the call.
