@@ -17,8 +17,8 @@ import (
 // Secret is the empty password.
 type Secret struct {
 	text    func() string // returns the password in the login; nil if there is none
-	login   string        // "nobody" or "user" if Login found no password; otherwise empty
-	name    string        // of the parameter with the file; empty for password_file
+	login   string        // set by Login: "nobody" without a login, "user" without a password
+	name    string        // of the parameter for the file; empty means password_file
 	file    string
 	program func(context.Context) (string, error)
 }
@@ -29,8 +29,8 @@ func (s *Secret) AddTo(p Parameters) { p["password_file"] = Text(&s.file) }
 // AddAs is like AddTo, but the parameter has the given name.
 func (s *Secret) AddAs(p Parameters, name string) { s.name, p[name] = name, Text(&s.file) }
 
-// Login is like the function [Login], but stores the password in s. It also
-// accepts an empty text, and a user whose password Check finds elsewhere.
+// Login is like the function [Login], but stores the password in s. The text
+// may also be empty, or have only a user if the password comes from elsewhere.
 // Drivers whose client library parses the login do not call Login.
 func (s *Secret) Login(text string) (user string, err error) {
 	switch {
@@ -46,10 +46,10 @@ func (s *Secret) Login(text string) (user string, err error) {
 	return user, err
 }
 
-// Check stores the function program, which may be nil and must return the
-// password before its ctx ends. Check returns an error if there is more than
-// one password, or a user or a password without the other. The argument given
-// says whether a client library has found a password in the data source name.
+// Check returns an error if there is more than one password, a user without a
+// password, or a password without a user. The argument given says whether a
+// client library has found a password in the data source name. Check stores the
+// function program, which may be nil, and must return before its ctx ends.
 func (s *Secret) Check(given bool, program func(context.Context) (string, error)) error {
 	given = given || s.text != nil
 	s.program = program

@@ -26,8 +26,8 @@ func (t *TLS) AddTo(p Parameters) {
 
 // Check returns an error if there is a certificate without its key or a key
 // without its certificate, or if any of the parameters is set although TLS is
-// off. For the error, the argument on names the parameter that turns TLS on,
-// such as "tls=true".
+// off. In that error, the argument on, such as "tls=true", says what is
+// missing.
 func (t TLS) Check(isOn bool, on string) error {
 	if !isOn && t != (TLS{}) {
 		return errors.New("a tls_ parameter without " + on)

@@ -53,7 +53,7 @@ func checkPart(part string) error {
 
 // Split splits text into its parts, and gives hosts without a port the default
 // one. It returns an error if a password contains an unescaped slash, question
-// mark or at sign, or if [Hosts] does.
+// mark or at sign, or if [Hosts] returns one.
 func Split(text, defaultPort string) (u URL, err error) {
 	var hosts string
 	hosts, u.Query, _ = strings.Cut(text, "?")
