@@ -19,7 +19,7 @@ func Example() {
 	defer watch.Stop()
 
 	before := set.Mark()
-	nodes := []driver.Place{holder, waiter} // as the store lists them, without a version
+	nodes := []driver.Place{holder, waiter} // the store's list, which has no version
 	set.Compare("stock/42", before, nil, nodes, driver.Node{}, nil)
 
 	set.Gone("stock/42", holder.Node, driver.Released)

@@ -11,8 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes what one watch should report. It follows the rules step by
-// step, and has no index or mutex as a Set has.
+// model computes what one watch should report, directly from the rules, without
+// the index of a Set.
 type model struct {
 	watch    driver.Watch
 	queue    string

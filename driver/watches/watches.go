@@ -82,9 +82,9 @@ func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 //
 // A node may go just before Arm. After calling Arm, the driver therefore asks
 // the store which nodes are in the queue. If a watched node is missing, the
-// driver ends the watch by calling Compare or Gone, or stops it and returns
-// Ended instead. It need not ask if it knows that all watched nodes are in the
-// queue and that none can go during the call of Arm.
+// driver calls Compare or Gone to end the watch, or stops the watch and returns
+// Ended instead. The driver need not ask if it knows that all watched nodes are
+// in the queue and that none of them can go during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }
@@ -92,10 +92,9 @@ func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Wat
 // ArmQueue arms a watch of a whole queue. After [Set.End] it returns a watch
 // that has ended.
 //
-// Compare ends the watch if the version of the queue has changed, so the driver
-// must have read the version before ArmQueue returns. If the version is nil,
-// every Compare ends the watch. A driver may pass nil if it reports each change
-// by Gone or Changed, and calls Compare only after a reconnect.
+// Compare ends the watch if the queue no longer has the given version. If the
+// version is nil, every Compare ends the watch. A driver may pass nil if it
+// reports each change by Gone or Changed, and compares only after a reconnect.
 func (s *Set) ArmQueue(queue string, version any) driver.Watch {
 	return s.arm(&watch{queue: queue, whole: true, version: version})
 }
@@ -214,7 +213,7 @@ func (s *Set) Whole(queue string) bool {
 }
 
 // Names returns the names of the watched nodes of the queue, in no particular
-// order. A driver may list only these, if its store finds single nodes faster.
+// order. A driver may read only these nodes, if that is faster than a list.
 func (s *Set) Names(queue string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,10 +227,10 @@ func (s *Set) Names(queue string) []string {
 	return slices.Collect(maps.Keys(names))
 }
 
-// Next returns the first node of the queue for which a watch waits, as ahead,
-// and that watch's own node, as own. The own node is zero if the watch was
-// armed without a token. Both are zero if each watch waits only for its own
-// node.
+// Next returns the first node in the queue that a watch waits for, as the
+// result ahead, and the own node of that watch. The own node is zero if the
+// watch was armed without a token. Both are zero if each watch waits only for
+// its own node.
 func (s *Set) Next(queue string) (own, ahead driver.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,9 +262,9 @@ func (s *Set) Mark() Mark {
 
 // Compare compares the watches of the queue with a list of its nodes at one
 // instant, and ends the watches that have missed a change. The driver calls
-// [Set.Mark] before it sends the request, and Compare ignores watches armed after
-// that, which may be newer than the list. In the list, this session's nodes must
-// have their tokens. The tokens of other nodes may be zero.
+// [Set.Mark] before it requests the list. Compare ignores watches armed later,
+// because the list may be older than these. In the list, this session's nodes
+// must have their tokens. The tokens of other nodes may be zero.
 //
 // If the argument asked is not nil, the driver has requested only the nodes
 // with these names, and Compare ignores watches of other nodes.
@@ -273,9 +272,9 @@ func (s *Set) Mark() Mark {
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
 // are matched by name alone. The own node is matched by name, epoch and token,
 // or by name alone if the watch was armed without a token. If the store records
-// which node was released last, the driver passes that node as released, but
-// only once. A watch that misses only this node sends Released and goes on, as
-// after [Set.Gone].
+// which node was released last, the driver passes that node as the argument
+// released, but only once. If a watch misses no other node, it sends Released
+// and goes on, as after [Set.Gone].
 //
 // A watch of the whole queue ends if the version differs from the one passed to
 // ArmQueue. A version is a comparable value that is new after each change of
