@@ -63,7 +63,6 @@ func TestAQueueOfAnotherLayoutIsRefused(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// next returns what a watch sends within five minutes.
 func next(w driver.Watch) (cause driver.Cause, ok bool) {
 	select {
 	case cause = <-w.C:
@@ -104,7 +103,7 @@ func TestAHandOverCostsALook(t *testing.T) {
 		m := newMemory()
 		a, b := connect(t, noticing{m}), connect(t, noticing{m})
 		held := create(t, a, "q")
-		for range 4 { // a session listens when it waits
+		for range 4 { // a session listens only once it has waited
 			waits := create(t, b, "q")
 			time.Sleep(time.Second)
 			m.requests()
@@ -128,7 +127,7 @@ func TestManyWaitersLookAtLittle(t *testing.T) {
 			sessions = append(sessions, connect(t, noticing{m}))
 			nodes = append(nodes, create(t, sessions[i], "q"))
 		}
-		for i := range 2 { // a session listens when it waits
+		for i := range 2 { // a session listens only once it has waited
 			time.Sleep(100 * time.Millisecond)
 			m.requests()
 			require.NoError(t, sessions[i].Delete(t.Context(), "q", nodes[i].Place, driver.Released))
@@ -244,7 +243,7 @@ func (m *memory) nodes(t *testing.T) []session.Row {
 	return q.Nodes
 }
 
-// What the session knows may be old, and an answer may be late.
+// A read that is answered late may put an old queue into the cache.
 func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
 	m := newMemory()
 	s, other := newStore(m, "me", testTimeout), newStore(m, "other", testTimeout)
@@ -265,8 +264,8 @@ func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
 	assert.Len(t, m.nodes(t), 1)
 }
 
-// If an operator removes a session's key, the nodes stay in the store. They
-// must not block, and must not be seen again.
+// If an operator removes a session's key, the session's nodes stay in the
+// store, but must not block their queue.
 func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -328,8 +327,8 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 	})
 }
 
-// A session with heartbeats keeps its nodes, even if another session has read
-// old data, or has found the session ended just before a heartbeat.
+// A session with heartbeats keeps its nodes, even if another session reads an
+// old heartbeat, or does not find the session's key.
 func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -14,7 +14,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// lossy is a memory with a generation, which the test can change.
+// lossy is a store that reports the generation set by the test.
 type lossy struct {
 	*memory
 	now atomic.Value // a session.Begun
@@ -124,8 +124,8 @@ func (b bare) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error)
 	return b.memory.Write(ctx, e)
 }
 
-// lying is a memory without guards that stores one write but reports a conflict,
-// as a deposed leader does whose answer comes before that of the new leader.
+// lying is a memory without guards that stores one write but reports a
+// conflict, as can happen while the leader changes.
 type lying struct {
 	bare
 	next atomic.Bool
@@ -161,7 +161,7 @@ func TestAChangeThatWasStoredDespiteAConflictIsNotMadeTwice(t *testing.T) {
 	})
 }
 
-// A leader that is cut off with a minority does not know newer sessions.
+// A deposed leader, which does not know newer sessions, may answer a read.
 func TestWithoutGuardsAMissingSessionHasToBeProved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

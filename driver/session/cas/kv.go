@@ -15,28 +15,28 @@ import (
 // Keys consist of letters, digits and the characters '/', '-', '_' and '='. They
 // have up to 1,540 bytes. The driver puts a prefix of its own before them.
 //
-// Reads are linearizable: they show each write that was answered or noticed
-// before. Joining and leaving a queue, and ending a session, do not rely on
-// that, because the condition of the write decides.
+// Reads are linearizable: they show each earlier write that was answered or
+// announced. Joining and leaving a queue, and ending a session, would be safe
+// even without this, because each of these is a conditional write.
 type KV interface {
 	Get(ctx context.Context, key string) (Entry, error)
 	// Scan returns all entries, which need not be from one instant.
 	Scan(ctx context.Context) ([]Entry, error)
-	// Write stores the Value of e, or removes the key if the Value is nil. It
-	// does so only if the key still has e.Revision and the key of the guard, if
-	// there is one, has the guard's Revision. It checks and writes in one step,
-	// and returns the new revision of e.Key, which may be zero after a removal.
+	// Write stores the Value of e, or removes the key if the Value is nil, and
+	// returns the new revision, which may be zero after a removal. In the same
+	// step, Write checks that the key still has e.Revision, and that the guard's
+	// key, if there is a guard, has the guard's Revision.
 	//
-	// If a revision differs, the error matches [ErrConflict]. It also matches
-	// driver.ErrUnavailable if the write may have been made nevertheless, because
-	// the client library may send it twice, or a deposed leader may answer. After
-	// any other error, the outcome is unknown, and the request may still arrive.
+	// If a revision differs, the error matches [ErrConflict]. It must also match
+	// driver.ErrUnavailable if the write may have been made all the same, because
+	// the client library sent it twice or a deposed leader answered. After any
+	// other error, the outcome is unknown, and the request may still arrive.
 	//
-	// A store whose conditional writes are for one key only is [Unguarded].
+	// A store that cannot check a second key is [Unguarded].
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
-	// Close frees the connections. It is called after the request that ends the
-	// session. If that request has failed, it is sent once more after Close,
-	// and has to connect again.
+	// Close frees the connections. It is called after the Write that ends the
+	// session. If that Write has failed, the session may repeat it after Close, so
+	// a Write after Close must connect again.
 	Close() error
 }
 
@@ -44,46 +44,46 @@ type KV interface {
 type Entry struct {
 	Key   string
 	Value []byte // nil if the key does not exist; otherwise not empty
-	// Revision is positive and less than 10^18 if the key exists. Otherwise it
-	// is zero, or the revision of the removal if the store still knows it. Each
-	// write of a key must have a greater revision than all earlier writes of
-	// that key, even if anybody has removed the key in between, because the
-	// revision is the fencing token of the node that the write adds.
+	// Revision is positive and less than 10^18 if the key exists. Otherwise it is
+	// zero or, after a removal, may be the revision of the removal. Each write of
+	// a key must have a greater revision than all earlier writes of that key, also
+	// those before a removal, because the revision becomes the fencing token of
+	// the node that the write adds.
 	//
-	// A number counted for all keys will do, such as etcd's revision, NATS's
-	// stream sequence, or Consul's index. A store that only counts per key has
+	// A counter that all keys share will do, such as etcd's revision, NATS's
+	// stream sequence, or Consul's index. A store with a counter for each key has
 	// to store max(last+1, microseconds of a clock) as the revision.
 	Revision int64
-	// Note is a short text that a write of a queue sets. Notices that have it
-	// need no Value. Get and Scan need not return it.
+	// Note is a short text about the nodes that a write of a queue removes. A
+	// notice with the Note needs no Value. Get and Scan may leave the Note out.
 	Note string
 }
 
-// Watcher is a [KV] with notices.
+// Watcher is a [KV] that sends notices of changes, so that waiters rarely poll.
 type Watcher interface {
 	KV
-	// Watch calls the function changed after each write or removal of a key
-	// with the prefix, until ctx ends or notices cease to arrive. The entry has
-	// the new revision. Its Value and Note may be missing or wrong, but either
-	// one saves reads. Watch calls the function begun before the first notice,
-	// and again when notices may have been lost. A notice that is lost without
-	// a trace delays a waiter by up to a quarter of the session timeout.
+	// Watch calls the function changed after each write or removal of a key with
+	// the prefix, until ctx ends or notices cease to arrive. The entry must have
+	// the new revision. Its Value or its Note saves reads, but both may be missing
+	// or wrong. Watch calls the function begun before the first notice, and again
+	// when notices may have been lost. A notice that is lost without a trace
+	// delays a waiter by up to a quarter of the session timeout.
 	Watch(ctx context.Context, prefix string, begun func(), changed func(Entry)) error
 }
 
-// Generational is a [KV] that may lose data and can tell.
+// Generational is a [KV] that may lose data, but then reports a new generation.
 type Generational interface {
 	KV
-	// Generation names the generation of the data. A new one begins with each
-	// event that may have undone a write that was answered. Generation is
-	// called before the session begins, and after each heartbeat: a session of
-	// another generation ends, with driver.ErrLostData. Until the leases of all
-	// sessions of earlier generations are over, the result has a Wait, and no
-	// session begins.
+	// Generation returns the generation of the data. A new one begins with each
+	// event that may have undone a write that was answered. Generation is called
+	// before the session begins and after each heartbeat. If the generation has
+	// changed, the session ends with driver.ErrLostData. The result must have a
+	// Wait, so that no session begins, until the leases of all sessions of earlier
+	// generations are over.
 	Generation(ctx context.Context) (Generation, error)
 }
 
-// Generation is what a [Generational] KV tells of its data.
+// Generation is the result of [Generational.Generation].
 type Generation struct {
 	session.Begun
 	// Base is added to revisions to make tokens. With it, tokens are greater
@@ -94,8 +94,8 @@ type Generation struct {
 // Unguarded is a [KV] that may be unable to check the revision of a second key.
 type Unguarded interface {
 	KV
-	// Unguarded reports whether Write takes no guard. Then a session that has
-	// added a node reads its own key, and removes the node if the key is gone.
+	// Unguarded reports whether Write takes no guard. If so, a session checks that
+	// its key exists after it has added a node, and otherwise removes the node.
 	Unguarded() bool
 }
 

@@ -56,7 +56,7 @@ type store struct {
 
 	mu    sync.Mutex
 	cache map[string]*cached // by key
-	open  map[int64]string   // queues of the Creates that may have added a node which is still there, by number
+	open  map[int64]string   // queues that may have nodes of this session, by Change.Number
 }
 
 func newStore(kv KV, id string, timeout time.Duration) *store {
@@ -67,10 +67,10 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 
 // queue is the value of a queue's key.
 //
-// The token and sequence of a node are the revision of the write that adds it,
-// which is not known in advance. Until the next write of the queue, both are
-// therefore stored as zero, also in the name. Readers fill them in, and so must
-// any other program before it writes the key.
+// The token and sequence of a node are the revision of the write that adds the
+// node. As that write cannot know its revision, it stores zeros in their place,
+// also in the node's name. Readers put in the revision. Any other program must
+// do so, too, before it writes the key.
 type queue struct {
 	session.Queue
 	Last     int64    // the greatest token so far
@@ -116,14 +116,14 @@ func (q queue) snapshot() session.Snapshot { return q.Snapshot(q.revision + 1) }
 
 // cached is what the session knows about a key.
 type cached struct {
-	turn  chan struct{} // holds an element while the session changes a queue, so that its own changes do not conflict
+	turn  chan struct{} // serializes the changes of a queue by this session
 	Entry               // the latest one; this and the rest are guarded by store.mu
 	since time.Time     // when it was first seen
 	used  time.Time     // when the session last used it
-	known bool          // whether no later change was noticed
+	known bool          // false after a notice of a later change
 }
 
-// with calls f with what the session knows about a key, and notes the use.
+// with runs f on the cache entry of a key, holding s.mu, and returns the entry.
 func (s *store) with(key string, f func(*cached)) *cached {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +137,8 @@ func (s *store) with(key string, f func(*cached)) *cached {
 	return c
 }
 
-// learn records an entry that the store has returned or written, and returns
-// when the session first saw it. An old entry only makes a write fail.
+// learn caches an entry that the store has returned or written, and returns
+// when the session first saw it. An outdated entry costs only a failed write.
 func (s *store) learn(e Entry) (since time.Time) {
 	s.with(e.Key, func(c *cached) {
 		if c.Revision != e.Revision {
@@ -167,7 +167,6 @@ func (s *store) get(ctx context.Context, key string, fresh bool) (e Entry, err e
 	return e, err
 }
 
-// write writes an entry, and returns it with its new revision.
 func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, err error) {
 	if e.Revision, err = s.kv.Write(ctx, e, guard...); err == nil {
 		s.learn(e)
@@ -175,10 +174,10 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 	return e, err
 }
 
-// edit changes a queue with f, on the condition that the session with that ID
-// lives or, if lives is false, does not. If f fails with an old queue from the
-// cache, edit tries again with the current one. If edit does not make the
-// change, and never will, the error is Refused.
+// edit changes a queue with the function f, provided that the given session
+// exists or, if lives is false, has ended. If f fails on a cached queue, edit
+// calls f again with the current queue. If the change was not made, and never
+// will be, the error is Refused.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
 	turn := s.with(queueKey(name), func(*cached) {}).turn
 	select {
@@ -188,10 +187,10 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		return q, session.Refused(ctx.Err())
 	}
 	write := rand.Text()[:8]
-	var doubts []string // the last of Writes before each try that may have been stored
+	var doubts []string // the write before each try whose outcome is unknown
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
-		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // if the queue is the same, the guard has caused the conflict
+		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // reads again if the guard caused the conflict
 		if sent = e.Revision; failed == nil && (guard.Value != nil) != lives {
 			failed = errEnded
 		}
@@ -263,11 +262,11 @@ func (s *store) unguarded() bool {
 	return ok && u.Unguarded()
 }
 
-// confirm makes sure that the session existed when a node was added. The node
-// of an ended session would block the queue until other sessions find it.
+// confirm makes sure that the session existed when its node was added. The node
+// of an ended session would block the queue until other sessions remove it.
 //
-// Even if the store refuses the read, the error says that the outcome is
-// unknown, because the node is there.
+// If the read fails or is refused, the outcome of the Create counts as unknown,
+// because the node is already in the queue.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
 	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -297,16 +296,16 @@ type life struct {
 	Nonce   string // because some stores ignore a write that changes nothing
 }
 
-// over reports whether this session has seen the same revision of a key for at
-// least d and, if it is a session's key, for that session's timeout.
+// over reports whether this session has seen a key unchanged for d or longer.
+// For a session's key, that session's timeout counts if it is longer than d.
 func (s *store) over(e Entry, d time.Duration) bool {
 	var v life
 	since := s.learn(e)
 	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= max(v.Timeout, d)
 }
 
-// sign writes the session's key, or removes it if end is set. A conflict comes
-// from another heartbeat, perhaps unanswered, or from the session's end.
+// sign renews the session's key, or removes the key if end is set. It retries
+// after a conflict, which may come from an earlier heartbeat without an answer.
 func (s *store) sign(ctx context.Context, end bool) error {
 	for fresh := false; ; fresh = session.Sleep(ctx, mathrand.N(10*time.Millisecond)) {
 		e, err := s.get(ctx, sessionKey(s.id), fresh)
@@ -331,8 +330,8 @@ func (s *store) Begin(ctx context.Context, _ time.Duration) (b session.Begun, er
 	return s.generation.Begun, s.sign(ctx, false)
 }
 
-// Beat returns zero, so that the session calls Expire at once. It asks for the
-// generation after its write, because a new one may begin before the write.
+// Beat returns zero, so that the session calls Expire at once. If it asked for
+// the generation before its write, it would miss one that begins in between.
 func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	err := s.sign(ctx, false)
 	if g, ok := s.kv.(Generational); ok {
@@ -347,8 +346,8 @@ func (s *store) Beat(ctx context.Context) (time.Duration, error) {
 	return 0, err
 }
 
-// End removes the nodes after the session's key, because without the key, no
-// change that is still under way succeeds.
+// End removes the session's key before the nodes, because without the key, a
+// change in flight fails and cannot add another node.
 func (s *store) End(ctx context.Context) (failed error) {
 	defer s.kv.Close()
 	if err := s.sign(ctx, true); err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -445,13 +444,13 @@ func (s *store) Expire(ctx context.Context) (more bool, err error) {
 	return false, ctx.Err()
 }
 
-// nearest is the number of living sessions, right ahead of its own node in a
-// queue, that a session checks. They in turn check others.
+// nearest is how many living sessions a session checks: those right ahead of
+// its own node in a queue. They check the ones ahead of them.
 const nearest = 4
 
 // met returns the sessions to check, with the queues that they share with this
-// one. It adds more if some have been silent for long. It also forgets keys
-// that have not been used for long.
+// one. If some of them have been silent for long, it adds others further ahead.
+// It also evicts keys that have not been used for long.
 func (s *store) met() map[string][]string {
 	met := make(map[string][]string)
 	s.mu.Lock()
@@ -468,7 +467,7 @@ func (s *store) met() map[string][]string {
 		q, _ := decode(c.Entry)
 		own, left := slices.IndexFunc(q.Nodes, func(n session.Row) bool { return n.Owner == s.id }), 0
 		if own <= 0 {
-			left = nearest // the last ones in the queue, which nobody else checks
+			left = nearest // check the last nodes, as nobody behind them does
 		}
 		for _, n := range slices.Backward(q.Nodes) {
 			switch is := s.cache[sessionKey(n.Owner)]; {
@@ -488,10 +487,10 @@ func (s *store) met() map[string][]string {
 	return met
 }
 
-// ended reports whether a session has ended. If it has expired, ended ends it,
-// unless a heartbeat comes first. Without guards, the key's absence has to be
-// proved by a write, because the read may come from a deposed leader that has
-// never had the key.
+// ended reports whether a session has ended. It removes the key of an expired
+// session, unless a heartbeat comes first. In an unguarded store, only a write
+// proves that the key is gone, because the read may come from a deposed leader
+// that never had the key.
 func (s *store) ended(ctx context.Context, id string) bool {
 	e, err := s.get(ctx, sessionKey(id), true)
 	if err != nil || e.Value != nil && !s.over(e, 0) {
@@ -553,8 +552,8 @@ func (n *notifier) watch(ctx context.Context) {
 	}
 }
 
-// changed is called with each notice. It makes the session read the queue
-// before it writes it again, and at once if a watched node seems to be gone.
+// changed handles a notice. The cached queue is no longer used, and the session
+// reads the queue at once if a watched node seems to be gone.
 func (n *notifier) changed(e Entry) {
 	n.mu.Lock()
 	if c := n.cache[e.Key]; c != nil && e.Revision > c.Revision {
