@@ -49,8 +49,8 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// A request of beginOnce may take as long as the session timeout, after which
-// an answer would be useless, but at least five seconds, to connect.
+// beginOnce limits the request to the session timeout, as a later answer would
+// be useless. The limit is at least five seconds, to leave time to connect.
 func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
 	defer cancel()

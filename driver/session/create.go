@@ -117,8 +117,8 @@ type orphans struct {
 	running bool // whether cancelOrphans is running
 }
 
-// cancelsAtOnce limits how many Creates one request cancels. One by one, the
-// nodes of many calls on a broken connection would block a lock for long.
+// cancelsAtOnce limits how many Creates one request cancels. After the loss of
+// a busy connection, cancelling one by one would block locks for too long.
 const cancelsAtOnce = 100
 
 func (s *Session) orphan(creates ...Change) {

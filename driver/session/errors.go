@@ -44,8 +44,8 @@ func replaced(err error) error {
 // the password and certificates were right. The zero Trust has seen none.
 type Trust struct{ begun atomic.Bool }
 
-// Result returns what the connector's method must return. The parameters are
-// the results of [Connect] or [Observe], or an error that came before.
+// Result records a success, and returns what the connector's method returns.
+// Its arguments are the results of [Connect] or [Observe], or an earlier error.
 func (t *Trust) Result(s *Session, err error) (driver.Session, error) {
 	if err == nil {
 		t.begun.Store(true)
@@ -64,7 +64,7 @@ func unknownOutcome(err error) bool {
 		!errors.Is(err, driver.ErrStale) && !errors.Is(err, driver.ErrSessionEnded) && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// explain says in err what failed where, or why the session has ended.
+// explain adds the operation and queue to err, or returns the lease's error.
 func (s *Session) explain(what, queue string, err error) error {
 	if ended := s.lease.Err(); ended != nil {
 		return ended
@@ -75,9 +75,9 @@ func (s *Session) explain(what, queue string, err error) error {
 	return fmt.Errorf("%s: %s in %q: %w", s.config.Name, what, queue, err)
 }
 
-// inTime replaces an error that matches one of package context. Such an error
-// comes from a time limit, usually of the session or the store, but the caller
-// would take it for the end of its own ctx.
+// inTime replaces errors that match context.DeadlineExceeded or Canceled. They
+// usually come from a time limit of the session or the store, but a caller
+// would think that its own ctx has ended.
 func inTime(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
@@ -94,9 +94,9 @@ func inTime(err error) error {
 }
 
 // CheckLayout returns an error unless the data of a store have the layout that
-// this program needs. The parameter what names the data to delete to begin
-// anew. Retrying is pointless, so the error does not match
-// driver.ErrUnavailable.
+// this program needs. In the error, the argument what names the data, which the
+// user may delete to begin anew. The error does not match
+// driver.ErrUnavailable, because a retry would not help.
 func CheckLayout[T comparable](what string, found, own T) error {
 	if found == own {
 		return nil

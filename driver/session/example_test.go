@@ -27,7 +27,7 @@ func (s *shelf) Beat(context.Context) (time.Duration, error) { return time.Hour,
 
 func (s *shelf) End(context.Context) error { return nil }
 
-func (s *shelf) Cancel(context.Context, []session.Change) error { return nil } // no answer is ever lost, so no Create needs to be canceled
+func (s *shelf) Cancel(context.Context, []session.Change) error { return nil } // no Create has an unknown outcome
 
 func (s *shelf) Do(_ context.Context, c session.Change) (r session.Result, err error) {
 	s.mu.Lock()

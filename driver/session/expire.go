@@ -6,9 +6,9 @@ import (
 )
 
 // beat sends a heartbeat. If some session's deadline comes before the next
-// heartbeat, beat plans a search for expired sessions. expireOnce does not,
-// because one session with a short timeout would keep all waiting sessions
-// searching.
+// heartbeat, beat plans a search for expired sessions. A search plans no
+// further search, because a single session with a short timeout would otherwise
+// keep all waiting sessions searching.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
@@ -62,8 +62,8 @@ func (s *Session) expire() {
 }
 
 // expireAll ends all expired sessions, and returns the time limit for its next
-// call. After a request that took too long, this is twice the limit, because
-// the server may still be executing the request, and repeats would pile up.
+// call. The limit doubles after a request that took too long, because the
+// server may still be executing the request, and repeats would pile up.
 func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 	for more := true; more; {
 		late := false

@@ -25,12 +25,12 @@ type fake struct {
 	released string
 	requests map[string]int // number of requests, by method
 
-	// The functions before and after, if set, are called before and after each
-	// request is carried out. They can make it fail.
+	// These functions, if set, run before and after each request is carried out,
+	// and can make the request fail.
 	before, after func(ctx context.Context, what string) error
 
-	next     time.Duration // how long until the deadline of a live session; zero if there is none
-	deadline time.Time     // deadline of another session; zero if there is none
+	next     time.Duration // time until the deadline of a live session, or zero
+	deadline time.Time     // deadline of another session, or zero
 	ended    time.Time     // when that session was ended
 }
 
@@ -174,7 +174,7 @@ func (f expirer) Expire(ctx context.Context) (ended bool, err error) {
 	return ended, err
 }
 
-// notifier is a fake that announces removals when the test calls host.
+// notifier is a fake whose removals the test announces, by calls of host.
 type notifier struct {
 	*fake
 	host *Host

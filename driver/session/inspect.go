@@ -113,9 +113,9 @@ func view[T any](ctx context.Context, s *Session, what, queue string, f func(con
 	return v, s.explain(what, queue, err)
 }
 
-// Check implements driver.Checker for a connector: it connects, and calls the
-// function check with the session's store. If Connect fails and the function
-// advise knows what to do, that is the only finding.
+// Check implements driver.Checker for a connector. It connects, and returns
+// what the function check finds in the session's store. If Connect fails, and
+// the function advise has advice for the error, the error is the only finding.
 func Check(ctx context.Context, c driver.Connector, advise func(error) string, check func(Store) []driver.Finding) ([]driver.Finding, error) {
 	s, err := c.Connect(ctx)
 	if advice := advise(err); advice != "" {

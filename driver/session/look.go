@@ -72,7 +72,7 @@ func (s *Session) look() {
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due, began time.Time // when the next poll of all queues is due, and when the latest poll began
+	var due, began time.Time // next poll of all queues; start of the latest poll
 	for {
 		far, await := s.turn()
 		next := time.Now().Add(max(s.pause(pause), far))
@@ -110,7 +110,7 @@ func (s *Session) look() {
 			changed = time.Now()
 		}
 		pause = max(s.config.Shortest, time.Since(changed)/8)
-		if await.Await == "" { // to spare a busy store, pause for at least twice the time that the poll took
+		if await.Await == "" { // spare a busy store
 			pause = max(pause, 2*time.Since(began))
 		}
 		pause = min(pause, s.config.Longest)
@@ -120,9 +120,9 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next poll. It is the parameter polling or,
-// if the store announces every change that the watches need, a quarter of the
-// session timeout, because polls then only make up for lost notices.
+// pause returns the time until the next poll: the argument polling, unless the
+// store announces every change that the watches need. Polls then only make up
+// for lost notices, so a quarter of the session timeout is enough.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	for _, queue := range s.watches.Queues() {
 		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||
@@ -133,14 +133,14 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// turn estimates in far for how long no waiter of the session can get its lock:
-// half the shortest pause for each node ahead. A holder is not urgent either,
-// as it watches only its own node. If the session waits in one queue and may
-// get the lock soon, turn instead returns the query await, for which the store
-// itself waits until the node ahead is removed.
+// turn estimates for how long no waiter of the session can get its lock: half
+// of Config.Shortest for each node ahead. This is the result far. Holders do
+// not shorten it, because they watch only their own nodes. If the session waits
+// in only one queue and may get the lock soon, turn instead returns a query
+// await, with which the store itself waits for the removal of the node ahead.
 func (s *Session) turn() (far time.Duration, await Query) {
 	if s.notifier != nil {
-		return 0, Query{} // polls are rare, and the loop would be slow for many waiters
+		return 0, Query{} // polls are rare anyway, and the loop is slow
 	}
 	far = time.Hour
 	queues := s.watches.Queues()
@@ -160,8 +160,8 @@ func (s *Session) turn() (far time.Duration, await Query) {
 	return far, Query{}
 }
 
-// nearby limits how many nodes may be ahead of a waiter that lets the store
-// wait, because MariaDB takes a chain of 32 such waiters for a deadlock.
+// nearby limits how many nodes may be ahead if the store itself waits for a
+// removal, because MariaDB takes a chain of 32 such waits for a deadlock.
 const nearby = 16
 
 func (s *Session) lookAt(queues []string, await Query) (changed bool) {
@@ -264,8 +264,8 @@ func (s *Session) asking(q Query) asked {
 	return asked{q, before, s.watches.Mark(), losses}
 }
 
-// answered tells the watches what an answer shows. It returns all nodes, and
-// whether the queue has changed since the earlier snapshot.
+// answered compares the watches with an answer of the store. It returns the
+// full snapshot, and whether the queue has changed since the one before.
 func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	if now.Same {
 		now = a.before
@@ -285,7 +285,7 @@ func (s *Session) answered(a asked, now Snapshot) (_ Snapshot, news bool) {
 	return now, news
 }
 
-// differs returns false if before is the zero Snapshot.
+// differs returns false if the earlier Snapshot is zero, which means unknown.
 func (before Snapshot) differs(now Snapshot) bool {
 	if before.Version != 0 && now.Version != 0 {
 		return before.Version != now.Version

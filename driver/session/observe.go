@@ -7,8 +7,8 @@ import (
 )
 
 // Observe returns a session that changes nothing, for driver.Observer. It calls
-// only the methods Look, Walk, Read and Value of the store, which does not
-// learn of the session. Close calls the function end instead of [Store.End].
+// only the methods Look, Walk, Read and Value, so the store does not know the
+// session. Close calls the function end instead of [Store.End].
 func Observe(ctx context.Context, store interface {
 	Store
 	Inspector

@@ -20,7 +20,7 @@ func TestAnObserverOnlyLooks(t *testing.T) {
 		require.NoError(t, err)
 		w, err := s.WatchQueue(t.Context(), "q")
 		require.NoError(t, err)
-		time.Sleep(time.Minute) // longer than the lease of a session that the store knows
+		time.Sleep(time.Minute) // the session outlives its timeout without heartbeats
 		nodes, err := s.List(t.Context(), "q")
 		require.NoError(t, err)
 		require.Len(t, nodes, 1)

@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// If ctx ends, the call returns, but its request goes on. To interrupt it would
-// close the connection, and nobody would know what it has done.
+// If ctx ends, the call returns, but the request goes on. Interrupting a
+// request would close the connection and leave the outcome unknown.
 func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 	for name, leave := range map[string]func(*Session, context.Context) error{
 		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
 		"watch": func(s *Session, ctx context.Context) error { _, err := s.WatchQueue(ctx, "q"); return err },
 		"delete": func(s *Session, ctx context.Context) error {
-			for range 16 { // the Delete is sent a second later, with 100 ms left
+			for range 16 { // delay the Delete until 100 ms are left
 				go s.List(context.Background(), "q")
 			}
 			synctest.Wait()
@@ -161,8 +161,8 @@ func TestTheRemovalOfALateNodeKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// Heartbeats must find a free connection. A caller's wait for a slot does not
-// count towards its request's time limit.
+// Callers wait for a slot, so that heartbeats find a free connection. The wait
+// does not count towards the time limit of the request.
 func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -436,8 +436,8 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	assert.Equal(t, 3, f.count("delete"))
 }
 
-// If the error were permanent, the caller would not retry a release while a
-// password is being replaced, and the node would stay until the session ends.
+// After a permanent error, a caller would not retry its release, and the node
+// would stay until the session ends.
 func TestAfterTheSessionHasBegunAPasswordThatIsRefusedMayBeReplaced(t *testing.T) {
 	f := newFake()
 	s := connect(t, f, time.Hour)
@@ -501,8 +501,8 @@ func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// With a long timeout, heartbeats are minutes apart, and the latest one may
-// have reported only a deadline after that of the dead session.
+// With a long timeout, heartbeats are minutes apart, so another session may
+// expire long before the next heartbeat reports its deadline.
 func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

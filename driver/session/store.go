@@ -11,12 +11,12 @@ import (
 // session, with an ID that is unique in the store.
 //
 // All methods are safe for concurrent use, except Begin, during which no other
-// method runs. Each ctx has a deadline and ends with the session. A caller's
-// ctx interrupts a request only if it had more than a second left. Once its ctx
-// has ended, a method returns promptly.
+// method runs. Each ctx has a deadline and ends with the session. The end of a
+// caller's ctx interrupts a request only if the ctx had more than a second left
+// when the request began. A method returns promptly once its ctx has ended.
 //
-// An error matches driver.ErrUnavailable if a retry may succeed, or comes from
-// [Login] if it may succeed once somebody has replaced a password. It matches
+// An error matches driver.ErrUnavailable if a retry may succeed. It comes from
+// [Login] if a retry needs another password or certificate. It matches
 // driver.ErrSessionEnded if the store does not have the session, and the
 // session then ends. If a change was not made, and never will be, the error
 // matches driver.ErrGone or driver.ErrStale or comes from [Refused]. After any
@@ -29,12 +29,12 @@ type Store interface {
 	// the clock of the store. If the store has lost data, or may have, Begin may
 	// instead return how long to wait before the next call.
 	Begin(ctx context.Context, timeout time.Duration) (Begun, error)
-	// Beat moves the deadline to one session timeout from now. It must not wait
-	// for other changes. It returns the time until the next deadline of any
-	// session, or zero if the store does not know that time. In that case an
-	// [Expirer] is called after each heartbeat. A store that is no Expirer ends
-	// expired sessions in Beat. If the session has ended because the store may
-	// have lost data, the error of Beat matches driver.ErrLostData.
+	// Beat moves the session's deadline to one session timeout from now, without
+	// waiting for other changes. It returns the time until the next deadline of
+	// any session. If it returns zero, because the store does not know, Expire is
+	// called after each heartbeat. A store that is no [Expirer] ends expired
+	// sessions in Beat. If the session has ended because the store may have lost
+	// data, the error of Beat matches driver.ErrLostData.
 	Beat(ctx context.Context) (next time.Duration, err error)
 	// End removes the session, with its nodes. Changes of the session that
 	// reach the store later have no effect. End also closes the store's
@@ -43,8 +43,8 @@ type Store interface {
 	End(ctx context.Context) error
 	// Do makes a change, in one step. See [Kind].
 	Do(ctx context.Context, c Change) (Result, error)
-	// Cancel removes the nodes of Creates whose outcome is unknown. Those that
-	// reach the store later have no effect. The session repeats Cancel until it
+	// Cancel removes the nodes of Creates whose outcome is unknown. A Create that
+	// reaches the store later has no effect. The session repeats Cancel until it
 	// succeeds. A store that learns the outcome of each Create does nothing.
 	Cancel(ctx context.Context, creates []Change) error
 	// Look reads queues, each at one instant, and returns one Snapshot for each
@@ -55,12 +55,12 @@ type Store interface {
 // Begun is the result of [Store.Begin].
 type Begun struct {
 	Wait       time.Duration // how long until the next call of Begin; zero if the session has begun
-	Rest       time.Duration // how long until a session can begin, for messages
+	Rest       time.Duration // how long until a session can begin; only for messages
 	Generation string        // see driver.SessionInfo
 	Told       bool          // whether the driver has logged the reason for waiting
 }
 
-// Kind is a kind of change.
+// Kind says what a [Change] does.
 type Kind int
 
 const (
@@ -85,33 +85,33 @@ const (
 	SetValue
 )
 
-// Change is a change that a session makes.
+// Change is the argument of [Store.Do].
 type Change struct {
 	Kind   Kind
 	Queue  string
-	Place  driver.Place // of all kinds but Create
-	Prefix string       // of Create and Replace
-	Data   []byte       // of Create and SetValue; the store may keep it
-	Cause  driver.Cause // of Delete
+	Place  driver.Place // for all kinds but Create
+	Prefix string       // for Create and Replace
+	Data   []byte       // for Create and SetValue; the store may retain the slice
+	Cause  driver.Cause // for Delete
 	// Number identifies a Create in the session. Numbers rise from 1.
 	Number int64
-	// Predecessor is driver.NodeSpec.Predecessor of a Create. The store may
-	// call it, for example to announce the removal of only one node.
+	// Predecessor comes from driver.NodeSpec, for Create. The store may call it,
+	// for example to announce the removal of only one node.
 	Predecessor func(ahead []driver.Node) int
 }
 
-// Result is the result of a change. All but Place is optional.
+// Result is the result of [Store.Do]. Only Place is required.
 type Result struct {
 	// Place is the new node of a Create. For a Delete or Replace, it is the
-	// node under the name that it had before.
+	// node with its old name.
 	Place   driver.Place
 	Created time.Time // when Create made the node, by the store's clock
-	// Snapshot is the queue right after a Create or, if Version is set, after
-	// any change. With it, the session need not look at the queue to update its
-	// own watches. Nodes is nil if unknown.
+	// Snapshot is the queue right after a Create or, if Version is set, after any
+	// change. It saves the session a call of Look to update its own watches. Nodes
+	// is nil if the store has not read them.
 	Snapshot
-	// Announced is the name of a node ahead, or [Every], if the store already
-	// announced removals of it before the Create. Otherwise it is empty.
+	// Announced names the node ahead to which the session was already subscribed
+	// before the Create: one name, [Every] for all nodes, or empty for none.
 	Announced string
 }
 
@@ -121,8 +121,8 @@ const Every = "*"
 // Node is a node in the store.
 type Node struct {
 	Name string
-	// Token is the token of the session's own node. For other nodes it may be
-	// zero, and must be zero if Owner is not set.
+	// Token must be set for the session's own nodes. For other nodes it may be
+	// zero. For those without an Owner it must be zero.
 	Token int64
 	// Proof is a text known only to those who may read the node, such as a hash
 	// of its data. See [Host.Gone]. It is empty in stores without notices.
@@ -137,11 +137,11 @@ type Query struct {
 	// Names are the nodes that the session needs, or nil for all. A store that
 	// counts versions returns all nodes in either case.
 	Names []string
-	// Own is the session's own node, one of Names. It is set only if Names are
-	// the nodes of a single watch.
+	// Own is the name of the session's own node in Names. It is set only if Names
+	// has the nodes of just one watch.
 	Own string
-	// Await is a node ahead of Own for whose removal Look waits, for some
-	// milliseconds at most. It is empty unless Config.Awaits is set.
+	// Await is a node ahead of Own. Look waits for its removal, but only for some
+	// milliseconds. It is empty unless Config.Awaits is set.
 	Await string
 	// Known is the latest version that the session knows, or zero.
 	Known int64
@@ -161,9 +161,9 @@ type Snapshot struct {
 	// whose Cause is driver.Released. It is empty if unknown.
 	Released   string
 	Value      []byte // see Inspector
-	ValueToken int64  // of the node that has set the Value
-	// Pause is how long the session need not poll, because its nodes wait
-	// behind others, and the store calls Host.Look when it is their turn.
+	ValueToken int64  // token of the node that has set the Value
+	// Pause is how long the session can go without a poll of the queue, because
+	// the store calls Host.Look when the turn of one of its nodes has come.
 	Pause time.Duration
 }
 
@@ -179,14 +179,13 @@ type Starter interface {
 type Notifier interface {
 	Store
 	Starter
-	// Subscribe makes the store announce the removal of the nodes in q.Names,
-	// or each change of the queue if q.Names is nil. Then it reads the queue,
-	// as Look does. If the store already announced each change before the call,
-	// Subscribe may return the zero Snapshot for a nil q.Names.
+	// Subscribe makes the store announce the removal of the nodes in q.Names, or
+	// each change of the queue if q.Names is nil. Then it reads the queue, as Look
+	// does. If q.Names is nil, and the store already announced each change before
+	// the call, Subscribe may return the zero Snapshot instead.
 	Subscribe(ctx context.Context, q Query) (Snapshot, error)
-	// Listening reports whether announcements arrive at present, for nodes of
-	// the queue or, if whole is true, for each change of it. If not, the session
-	// polls.
+	// Listening reports whether announcements arrive at present, of removed nodes
+	// or, if whole is true, of each change. If not, the session polls.
 	Listening(queue string, whole bool) bool
 }
 

@@ -84,13 +84,13 @@ func (s *Session) watchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// notices passes on what the store announces. While a change is in flight, it
-// also records the notices, for the watch that a Create arms afterwards.
+// notices passes the store's notices on to the watches. During a change, it
+// also records them, because a Create arms its watch only after the change.
 type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
 	losses int            // how many times notices may have been lost
-	stale  map[string]int // for queues not read since notices were lost: the value of losses then
+	stale  map[string]int // queues not read since a loss, with its number
 }
 
 // arming holds the notices that arrive while a change is in flight.
@@ -132,7 +132,7 @@ func (s *Session) told(queue string, gone func(name string) bool) {
 }
 
 // armAnnounced arms the watch of a Create for an announced node, and replays
-// the notices since the Create. It returns false if one may have been lost.
+// the notices since the Create. It returns false if a notice may be lost.
 func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nodes []Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
@@ -156,7 +156,7 @@ type Host struct{ s *Session }
 // queue must be in the order of the removals. A waiter takes the lock at once
 // if why is driver.Released and proof is the [Node.Proof] that the session has
 // read for the node. Otherwise the waiter looks at the queue, so that nobody
-// who can only send notices can hand over a lock. Gone includes Changed.
+// who can only send notices can hand over a lock. Gone implies Changed.
 func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}
@@ -164,7 +164,7 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	notices.mu.Lock()
 	defer notices.mu.Unlock()
 	if notices.stale[queue] != 0 {
-		// The waiter's own node may be gone as well, if its notice was lost.
+		// A lost notice may have been about the waiter's own node.
 		n.why = driver.Changed
 	}
 	for a := range notices.arming {
@@ -180,8 +180,8 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 func (h Host) Changed(queue string) { h.s.watches.Changed(queue) }
 
 // Noticed tells the session that a queue has changed. The function gone reports
-// whether the change has removed a node. It may be wrong: if it says so of a
-// watched node, the session looks at the queue.
+// whether a node seems to be removed. If it returns true for a watched node,
+// the session looks at the queue.
 func (h Host) Noticed(queue string, gone func(name string) bool) {
 	s := h.s
 	s.watches.Changed(queue)
@@ -190,7 +190,7 @@ func (h Host) Noticed(queue string, gone func(name string) bool) {
 	recorded := false
 	for a := range s.notices.arming {
 		if a.queue == queue {
-			a.told, recorded = append(a.told, gone), true // for stop, because the answer may make a poll needless
+			a.told, recorded = append(a.told, gone), true // stop calls gone, after the store's answer
 		}
 	}
 	if !recorded {
@@ -229,8 +229,8 @@ func (h Host) Go(f func(ctx context.Context)) {
 	h.s.group.Go(func() { f(h.s.life) })
 }
 
-// looked is called when the queue has been read, with the value that n.losses
-// had before.
+// looked is called after the queue was read. The argument losses is n.losses
+// from before the read.
 func (n *notices) looked(queue string, losses int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -124,7 +124,7 @@ func TestALossBeforeTheFirstCreateIsNotForgotten(t *testing.T) {
 	})
 }
 
-// The answer for one watch says nothing about the own nodes of other watches.
+// An answer about one watch does not show whether another waiter lost its node.
 func TestALossIsNotOverWithAnAnswerAboutSomeNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := partial{newNotifier()}
@@ -365,8 +365,6 @@ func TestAWatchOfANodeThatIsGoneHasEnded(t *testing.T) {
 	assert.Zero(t, s.watches.Len())
 }
 
-// If a node was released before the first call of Look, nobody knows whether
-// the waiter waited for it.
 func TestANodeReleasedBeforeTheFirstLookIsNotReported(t *testing.T) {
 	now := Snapshot{Version: 2, Released: "a-W-0000000001"}
 	assert.Zero(t, releasedSince(Snapshot{}, now))
