@@ -28,7 +28,7 @@ type backend struct {
 	id        string
 	secret    string // makes operation IDs unpredictable
 	link      *link
-	received  receipt                   // of the latest Begin, for the next one to report
+	received  receipt                   // from the last Begin; the next Begin sends it
 	grace     time.Duration             // longest grace of all sessions when this one began
 	looked    atomic.Pointer[time.Time] // when the server's settings were last checked
 
@@ -64,7 +64,7 @@ func micros(reply any) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// End implements [session.Store], over a new connection.
+// End implements [session.Store]. It closes b.link even if the request fails.
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)
@@ -102,8 +102,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// operation returns the operation ID of a Create. The ID must be impossible to
-// guess, because it proves that a notice of the node's release is genuine.
+// operation returns the ID of a Create, which nobody can guess. A message that
+// the node was released counts only with this ID, since anyone can publish one.
 func (b *backend) operation(number int64) string {
 	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
 	return fmt.Sprintf("%d-%x", number, hash[:8])
@@ -198,7 +198,7 @@ func (b *backend) Read(ctx context.Context, queue, name string) (info driver.Nod
 		now, _ := parts[2].(int64)
 		info.Token, info.Created = seq, time.UnixMicro(min(seq, now)) // sequences may be ahead of the clock
 		info.SessionLeft = micros(parts[1])
-		if b.id == observer && info.SessionLeft <= 0 { // an observer's read does not remove ended sessions
+		if b.id == observer && info.SessionLeft <= 0 { // ended, but observers remove nothing
 			return info, driver.ErrGone
 		}
 	}

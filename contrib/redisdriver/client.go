@@ -141,7 +141,7 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 	return o
 }
 
-// dialLimit limits the dials of a session in flight, abandoned ones included.
+// dialLimit is how many dials a session may have in flight, abandoned or not.
 const dialLimit = 64
 
 // dialByClient dials with the dialer of the client that was passed to

@@ -135,7 +135,7 @@ func TestUnusableClientsAndOptionsAreRefused(t *testing.T) {
 
 type wrapper struct{ redis.UniversalClient }
 
-// go-redis's own dialer may keep running with TLS after its context has ended.
+// Even the dialer of go-redis may outlast its context if it does TLS.
 func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 	server := redistest.Shared(t)
 	let, dialing := make(chan struct{}), make(chan struct{}, 10)

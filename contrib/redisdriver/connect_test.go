@@ -102,7 +102,7 @@ func TestTLS(t *testing.T) {
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-	config.MaxVersion = tls.VersionTLS12 // unlike TLS 1.3, rejects a client certificate during the handshake
+	config.MaxVersion = tls.VersionTLS12 // in TLS 1.3, the client's handshake would succeed
 	served := make(chan error, 100)
 	addr := doctortest.Listen(t, func(conn net.Conn) {
 		served <- tls.Server(conn, config).HandshakeContext(t.Context())
@@ -292,7 +292,7 @@ func leadTo(s driver.Session, addr string) {
 	link.drop()
 }
 
-// A server may close each connection as soon as it has accepted it.
+// A session must pause between dials even if each connection breaks at once.
 func TestASessionThatHasLostItsServerDialsNowAndThen(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Shared(t), "session_timeout=4s&read_timeout=1m")

@@ -29,11 +29,10 @@ func TestAServerThatIsKilledUnderLoadNeverMakesTwoHolders(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, first.Ping(t.Context()))
 	require.NoError(t, first.Close())
-	// dsn has no empty_is_new, because a server that a kill empties is not new.
+	// Without empty_is_new, a server that was emptied by a kill needs a grace.
 	history.KilledUnderLoad(t, server, func() (*dlock.Client, error) { return dlock.Open("redis", dsn) })
 }
 
-// waitForSequence polls, because WAIT covers only writes on its own connection.
 func waitForSequence(t *testing.T, replica *redistest.Server, key string, seq int64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return replica.Do("GET", key) == strconv.FormatInt(seq, 10) }, 30*time.Second, time.Millisecond)
@@ -66,8 +65,8 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
 }
 
-// A master that Sentinel has replaced may still accept heartbeats when the new
-// master already grants locks. A session must therefore leave it before.
+// A replaced master may go on accepting heartbeats. A session must leave it
+// before the new master grants locks.
 func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
 	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 		master, next := redistest.Start(t), redistest.Start(t)
@@ -181,7 +180,7 @@ func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	}
 	master.Restart()
 	for _, s := range []driver.Session{known, unknown} {
-		// Retry, because a refusal by the replica closes all connections.
+		// Retry, because a request that the replica rejects makes others fail.
 		var err error
 		require.Eventually(t, func() bool {
 			_, err = s.List(t.Context(), "stock/42")
@@ -269,7 +268,7 @@ func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	require.ErrorContains(t, err, "no lock is granted for another")
 	require.Nil(t, moved)
 
-	// That Connect ended the earlier sessions, but their leases may still run.
+	// After the move back, Connect waits again: the old leases may still run.
 	moveKeys(t, "walk", to, from)
 	_, err = c.Connect(untilGrace(t))
 	require.ErrorContains(t, err, "no lock is granted for another")

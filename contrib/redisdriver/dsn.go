@@ -174,8 +174,8 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// splitHosts splits a comma-separated list of hosts, which url.Parse would not
-// accept. It leaves the first host in the text and returns the rest as more.
+// splitHosts removes all hosts but the first from the list that begins at
+// rest[from], because url.Parse rejects lists. It returns the others as more.
 func splitHosts(rest string, from int) (first string, more []string, err error) {
 	list, after, port := rest[from:], "", "6379"
 	if i := strings.IndexAny(list, "/?#"); i >= 0 {
@@ -201,7 +201,7 @@ var clientParameters = []string{"addr", "db", "protocol", "client_name", "max_re
 
 var sentinelParameters = []string{"master_name", "username", "password"}
 
-// takeOwn takes the driver's own parameters from q, as go-redis rejects them.
+// takeOwn moves the driver's parameters, unknown to go-redis, from q to s.
 func (s *settings) takeOwn(u *url.URL, q url.Values) error {
 	f := &tlsFiles{}
 	own := s.parameters()

@@ -24,7 +24,7 @@ var losses = flag.Int("losses", 4, "how often the store loses data under load")
 // loss is a store that loses data while a lock is held.
 type loss struct {
 	*store
-	successor *store // store that the next contender uses
+	successor *store // where the next contender takes the lock
 }
 
 func newLoss(t *testing.T, params string, options ...redistest.Option) *loss {
@@ -49,7 +49,7 @@ func (l *loss) movesTo(server *redistest.Server) {
 	l.successor.namespace, l.successor.graced = l.namespace, true
 }
 
-// hold disconnects the holder, which must notice the loss of the lock itself.
+// hold takes the lock, and cuts its holder off from the store.
 func (l *loss) hold() *dlock.Lock {
 	lock := l.holdReachable()
 	l.t.Cleanup(l.cutFirst())
@@ -93,8 +93,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// While the former master is a replica, it copies outdated data. These still
-// say that they come from the former master itself.
+// While it is demoted, the master copies older data. These lack the lock, but
+// name this very master as their origin.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -102,7 +102,7 @@ func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	promote(replica)
 	follow(t, l.server, replica)
 	promote(l.server)
-	l.server.Do("CONFIG", "RESETSTAT") // clears the statistics that show that it was a replica
+	l.server.Do("CONFIG", "RESETSTAT") // clears statistics that reveal the demotion
 	l.grantsLater(holder)
 }
 
@@ -121,7 +121,7 @@ func TestNoTwoHoldersAfterFlushAll(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// After the swap, the server has data that look current, without the holder.
+// After the swap, the data look current but lack the holder's lock.
 func TestNoTwoHoldersIfDatabasesAreSwapped(t *testing.T) {
 	for name, other := range map[string]bool{"with that of other clients": true, "with an empty one": false} {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +239,8 @@ func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// Tokens must not run ahead of the server's clock. When all data are lost,
-// tokens restart from the clock, and would otherwise be lower than before.
+// After a loss of all data, tokens restart from the server's clock. They would
+// fall if they had been ahead of the clock before.
 func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -269,8 +269,8 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.Regexp(t, "0 of 1 replicas have confirmed the heartbeat|no answer within", holder.Err()) // the latter on a busy machine
 }
 
-// A replica that still follows the old master confirms the holder's heartbeats,
-// so the grace must not begin before it follows the new master.
+// A replica that follows the old master confirms the holder's heartbeats. The
+// grace must not begin until the replica follows the new master.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -289,8 +289,7 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// An attempt to connect may shorten the grace period only if replicas received
-// it while they followed the current master.
+// Only attempts received by replicas of the current master shorten the grace.
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
@@ -305,8 +304,8 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	require.NotEqual(t, "3600000000", open(after[:40]))
 }
 
-// A replica may confirm another master's heartbeats until it receives a
-// client's attempt to connect. The grace must begin only then.
+// Until a replica receives an attempt to connect, it may confirm another
+// master's heartbeats. The grace must not begin before.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
@@ -345,8 +344,8 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 	return err
 }
 
-// receivedAt returns when replicas had received an attempt to connect, as the
-// next attempt reports it, or 0.
+// receivedAt returns when replicas had received an attempt to connect, or 0 if
+// the next attempt, which contains that time, has not been sent.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 12 && c[1] == openScript.Hash() && c[9] != "" {

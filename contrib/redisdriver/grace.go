@@ -11,16 +11,16 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// receipt records when enough replicas had received an attempt to begin a
-// session, and which master they followed then. It is zero if that is unknown.
+// receipt records that enough replicas have received an attempt to begin a
+// session. It is zero if no attempt is known to have reached them.
 type receipt struct {
-	at         int64  // by the store's clock, in microseconds
-	generation string // the master's replication ID
+	at         int64  // time by the store's clock, in microseconds
+	generation string // replication ID of the replicas' master
 }
 
-// Begin implements [session.Store]. A new replication ID of the master, as
-// after a fail-over or restart, means that the data come from an earlier
-// generation. The session then begins only once that generation's leases end.
+// Begin implements [session.Store]. The master's replication ID changes in a
+// fail-over or restart, which may lose locks. After such a change, no session
+// begins until all leases from before the change have ended.
 func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Begun, err error) {
 	empty := "0"
 	if b.emptyNew {
@@ -45,15 +45,15 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	begun.Generation, _ = parts[1].(string)
 	if begun.Wait == 0 {
 		b.grace = micros(parts[2])
-		if own := b.graceTime(); own < b.grace { // if all data were lost, this client would not wait until the others' leases end
+		if own := b.graceTime(); own < b.grace { // own would be too short after a loss of all data
 			b.connector.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
 				"at least their longest session_timeout", "own", own, "longest", b.grace)
 		}
 		return begun, nil
 	}
 	if b.link.confirmed.Load() > 0 {
-		// The replicas may have followed another master until they received
-		// this attempt, so the next attempt reports when they received it.
+		// Only the time from now on counts towards the grace: until replicas
+		// received this attempt, they may have followed another master.
 		now, _ := parts[4].(int64)
 		b.received = receipt{at: now + time.Since(sent).Microseconds(), generation: begun.Generation}
 	}

@@ -118,7 +118,7 @@ func newStore(t *testing.T, server *redistest.Server, params string) *store {
 	return &store{t: t, server: server, namespace: newNamespace(), params: params, proxies: make(map[driver.Session]*redistest.Proxy)}
 }
 
-// loadScripts saves the first run of each script a second request.
+// loadScripts makes sure that no script's first run needs a second request.
 func loadScripts(server *redistest.Server) {
 	for name := range scriptOps {
 		if len(name) > 40 {
@@ -187,8 +187,8 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
-// freeProxy reuses the proxy of a closed session if there is one, because some
-// tests count goroutines, and each proxy has some.
+// freeProxy returns the proxy of a closed session if there is one. More proxies
+// would mean more goroutines, which some tests count.
 func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

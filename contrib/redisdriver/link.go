@@ -181,7 +181,7 @@ func (h handshakes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// reason returns the handshake's error reply if that caused err, otherwise err.
+// reason returns err or, if a refused handshake caused err, the reply to it.
 func (x *line) reason(err error) error {
 	var reply redis.Error
 	if err != nil && !errors.As(err, &reply) && (replied(x.refused, replyFull) || replied(x.refused, replyDenied)) {
@@ -229,8 +229,8 @@ func (x *line) discard() {
 	}
 }
 
-// dial connects a go-redis client of the line to the server that has the keys.
-// The argument client is the value of x.clients at that client's creation.
+// dial connects a go-redis client to the server that has the keys. That client
+// has been discarded if x.clients no longer equals the argument client.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -242,9 +242,9 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// If err is an error reply from a Sentinel, go-redis takes it for a
-		// reply to the handshake and keeps using this connection. The next
-		// request therefore needs a new client.
+		// go-redis mistakes an error reply from a Sentinel for one from the
+		// server, and keeps the failed connection. With cut set, the next
+		// request gets a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -261,7 +261,7 @@ func (x *line) dial(client int, network string) net.Conn {
 // return the dial error. If the dialer itself returned the error, go-redis
 // would log it and redial in the background, even after the session has ended.
 type noConn struct {
-	net.Conn // for the methods that never fail
+	net.Conn // a pipe, for all methods but Read and Write
 	err      error
 }
 
@@ -314,7 +314,8 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 // of its client. The client's dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed makes the errors of several attempts temporary if one of them is.
+// mixed hides the permanent errors in failed if passing is set, because an
+// attempt with a temporary error may succeed later.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -390,9 +391,8 @@ func (l *link) sentinels() bool {
 }
 
 // followSentinels keeps l connected to the master that the Sentinels name,
-// until ctx ends. It is needed because the old master still answers for seconds
-// after a planned fail-over, but its sessions must end within the new master's
-// grace.
+// until ctx ends. Otherwise, after a planned fail-over, the old master could
+// keep the session alive for longer than the new master waits.
 func (l *link) followSentinels(ctx context.Context) {
 	probe := newLink(l.settings) // separate, so that requests of l never wait for it
 	defer probe.close()
@@ -416,7 +416,7 @@ func (l *link) turnTo(addr string) {
 	}
 }
 
-// askSentinels leaves some of the time in ctx for connecting to the master.
+// askSentinels returns the master's address. It leaves time in ctx to connect.
 func (l *link) askSentinels(ctx context.Context) (string, error) {
 	if l.settings.sentinel == nil { // the client's dialer asks the Sentinels
 		conn, addr, err := l.dial(ctx, "tcp")
@@ -442,7 +442,7 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 	return "", mixed(failed, passing)
 }
 
-// askSentinel enforces ctx itself, as go-redis ignores it in dials and reads.
+// askSentinel closes the connection when ctx ends, because go-redis does not.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true

@@ -65,8 +65,8 @@ func (n noticesOnly) End(context.Context) error {
 	return nil
 }
 
-// Sessions must not share proofs, because a client that learns a proof in its
-// own session could forge a notice for another session.
+// A message that a node was released counts only with the node's proof. If a
+// client could guess another's proof, it could forge such a message.
 func TestNobodyCanGuessAProof(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	proofs := make(map[string]bool)

@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// checkServer fails if the server may evict locks, or rejects this client.
+// checkServer fails if the server rejects this client or may evict locks.
 func (c *connector) checkServer(ctx context.Context, b *backend) error {
 	l := b.link
 	// Run a script first, because it follows redirects to the master, whose

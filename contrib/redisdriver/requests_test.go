@@ -18,7 +18,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// longTimeout avoids periodic checks and failures of slow requests.
+// longTimeout keeps periodic checks and request timeouts out of a test.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
 // requests returns the number of requests by operation, over all sessions. It
@@ -213,7 +213,7 @@ func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	joined, err := made.Create(t.Context(), "stock/42", waits)
 	require.NoError(t, err)
 	s.proxy(made).Keep()
-	s.proxy(made).DropConnections() // makes the session read the queue, because it may have missed notices
+	s.proxy(made).DropConnections() // the session now looks for missed changes
 	var look []string
 	require.Eventually(t, func() bool {
 		for _, c := range s.proxy(made).Commands() {

@@ -94,8 +94,8 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes changes the session timeout in documented commands from 10 s, too
-// short for a slow machine, to 10 min. Both are in microseconds.
+// tenMinutes replaces the session timeout in documented commands, because 10 s
+// are too short for a slow machine. Both values are in microseconds.
 var tenMinutes = []string{"10000000", "600000000"}
 
 func (sh *shell) begin() {

@@ -44,7 +44,7 @@ func (s *store) cutFirst() (heal func()) {
 	return nil
 }
 
-// Deadlines computed by clients are wrong if the clients' clocks differ.
+// A client's clock may differ from the server's, so instants would be wrong.
 func TestNoRequestCarriesAnInstant(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	client := s.newClient()
@@ -121,8 +121,8 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 }
 
 // Another program may overwrite a queue's key with a value of another type.
-// Sessions with a node in this queue must still expire, because a script that
-// failed to expire them would make all locks of the namespace fail.
+// Sessions with a node in that queue must still expire. Otherwise, scripts that
+// expire sessions first would fail for all locks of the namespace.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other := s.session()
