@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores has, for each driver, a function that starts a server. After a process
-// is killed, its sessions end within 5 s.
+// stores maps a driver to a function that starts its server. With a session
+// timeout of 5 s, the sessions of killed processes end soon.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -119,8 +119,8 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	}
 }
 
-// doctor allows warnings, because the command warns about settings of the test
-// servers.
+// doctor checks that "dlock doctor" finds no problem. Warnings are normal with
+// the settings of test servers.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)

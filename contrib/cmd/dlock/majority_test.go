@@ -38,7 +38,6 @@ func mutex(clients []*dlock.Client) *majority.Mutex {
 	return &majority.Mutex{Name: "stock/42", Clients: clients}
 }
 
-// server is implemented by the test servers of all stores.
 type server interface {
 	Kill()
 	Restart()

@@ -129,8 +129,8 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 	}
 }
 
-// Contenders of timed-out sessions may still be in the store, because the queue
-// command ends no sessions.
+// A dead holder's node may still be in the store, because the queue command
+// removes nothing.
 func TestQueueDoesNotShowADeadHolder(t *testing.T) {
 	unchanged(t)
 	const params = "empty_is_new=true&session_timeout=1s"

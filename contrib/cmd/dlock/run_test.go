@@ -68,8 +68,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SQLite frees a lock as soon as its process is killed, so a separate process,
-// which survives dlock, must hold the lock.
+// SQLite frees a lock as soon as the process that holds it dies. Therefore
+// dlock must have the lock held by a child process, which can outlive it.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
 	ready, marker := filepath.Join(dir, "ready"), "DLOCK_TEST_TREE="+dir

@@ -23,9 +23,9 @@ const buildEarlier = `
 	git -C "$(git rev-parse --show-toplevel)" archive -o "$0/tar" "$commit" && tar -x -C "$0" -f "$0/tar"
 	cd "$0/contrib/cmd" && go build -o "$0/earlier" ./dlock`
 
-// refused matches the subtests in which one version rejects the layout of the
-// other, because layouts have changed since the commit before the first
-// release. The Redis driver of that commit checks no layout, and waits.
+// refused matches the subtests in which one version rejects the other's layout,
+// which has changed since the earlier commit. That commit's Redis driver checks
+// no layout, so it waits for the lock.
 var refused = regexp.MustCompile(`^(mysql|postgres|sqlite)/|^redis/earlier holds$`)
 
 func TestAnEarlierVersionBesideThisOne(t *testing.T) {
