@@ -23,7 +23,7 @@ type Locker struct {
 	closed chan struct{} // closed by Close
 	mu     sync.Mutex
 	ended  bool           // Close was called; guarded by mu
-	kept   sync.WaitGroup // goroutines that hold a lock after its job has ended; Add is guarded by mu
+	kept   sync.WaitGroup // counts locks held after their jobs; Add is guarded by mu
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it
@@ -33,7 +33,7 @@ func NewLocker(client *dlock.Client, minHold time.Duration) *Locker {
 }
 
 // Lock implements [gocron.Locker]. If another instance holds the lock, Lock
-// returns an error that matches [dlock.ErrLocked] without waiting, and gocron
+// does not wait but returns an error that matches [dlock.ErrLocked], and gocron
 // skips the run. gocron also skips the run if Lock can't reach the store within
 // 10 s.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
@@ -58,8 +58,8 @@ func (l *Locker) Close() {
 	l.kept.Wait()
 }
 
-// keep runs f in a goroutine that Close waits for. It returns false after
-// Close.
+// keep runs f in a goroutine that Close waits for. After Close, keep does not
+// run f, and returns false.
 func (l *Locker) keep(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,5 +92,5 @@ func (j *jobLock) unlockAfter(rest time.Duration) {
 	case <-timer.C:
 	case <-j.locker.closed:
 	}
-	_ = j.held.Unlock() // if it fails, the node is removed when the session ends, at the latest
+	_ = j.held.Unlock() // on failure, the node goes with its session
 }
