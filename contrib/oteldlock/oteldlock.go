@@ -196,8 +196,8 @@ func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dloc
 	t.span(ctx, "dlock hold", held, failure, attrs)
 }
 
-// span records a span that ends now, as a child of the caller's span. Starting
-// it earlier is no use: a hook can't put it into the caller's context.
+// span records a finished span as a child of the caller's span. Starting it
+// earlier would be useless, as a hook can't add it to the caller's context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return

@@ -259,8 +259,6 @@ func TestLockNamesAppearOnlyAsTheUsersFunctionMapsThem(t *testing.T) {
 	}))
 }
 
-// A histogram's minimum covers the whole run of the program or, if the exporter
-// asks for delta temporality, the time since the last export.
 func TestTheSmallestLeaseLeftIsTheMinimum(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, left := range []time.Duration{3, 1, 2} {
