@@ -93,7 +93,7 @@ type program struct {
 	stores   []*memdriver.Store // the majority uses all, the client only the first
 	client   *dlock.Client
 	held     *dlock.Lock      // the lock b
-	next     chan *dlock.Lock // receives b when the call that waits is granted
+	next     chan *dlock.Lock // receives b when the waiting call gets it
 }
 
 const scenarioVariable = "PROMDLOCK_SCENARIO" // makes TestMain call runScenario
@@ -173,8 +173,8 @@ func (p *program) handOver() {
 	p.await(`dlock_waiting{lock="b",mode="exclusive",recipe="lock"} 1`)
 }
 
-// Each scenario runs in its own process, and each scrape of it counts as a
-// minute. promtool then checks which alarms fire, and that each panel has data.
+// Each scenario runs in its own process. promtool treats the scrapes as one
+// minute apart, and checks which alarms fire and that each panel has data.
 func TestAlarmsFireInTroubleOnly(t *testing.T) {
 	type object map[string]any
 	rules, panels := string(must(os.ReadFile("rules.yml"))), string(must(os.ReadFile("dashboard.json")))
