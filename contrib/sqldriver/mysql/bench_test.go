@@ -39,7 +39,7 @@ func ways(b *testing.B) []testenv.Way {
 	}
 }
 
-// Of the compared locks, only dlock writes to disk: to lock and to unlock.
+// Only dlock writes to disk, once per lock and once per unlock.
 func BenchmarkFree(b *testing.B) { testenv.Free(b, ways(b)) }
 
 func BenchmarkContended(b *testing.B) { testenv.Contended(b, ways(b)) }

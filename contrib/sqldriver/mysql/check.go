@@ -53,7 +53,7 @@ func (s *store) checkSettings(ctx context.Context) []driver.Finding {
 const oldest = `SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, NOW())
 	FROM information_schema.innodb_trx WHERE trx_mysql_thread_id > 0 ORDER BY trx_started LIMIT 1`
 
-// checkState skips a check if the server does not show the numbers for it.
+// checkState skips a check if the query for its figures fails.
 func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	state := make(map[string]int)
 	for _, text := range []string{"SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Slaves_connected')",
@@ -83,7 +83,7 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 }
 
 // checkSequences checks how close the highest token is to sqlstore.MostToken. A
-// token is the server's time in microseconds, or more if its clock was ahead.
+// token is the server's time in microseconds, but always above the last token.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
 	in := quote(s.database) + "."

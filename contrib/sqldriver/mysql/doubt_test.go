@@ -80,7 +80,7 @@ func TestChangesThatWereGivenUpEndInTheServer(t *testing.T) {
 			}
 			_, err = s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})
 			require.ErrorIs(t, err, driver.ErrUnavailable)
-			// The process list names the waiting statement of the procedure.
+			// The process list shows the statement inside a running procedure.
 			appends := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '" + c.database +
 				"' AND (info LIKE 'UPDATE dlock_queue%' OR info LIKE 'INSERT INTO dlock_node%')"
 			began := time.Now()

@@ -28,7 +28,7 @@ type Driver struct {
 }
 
 // OpenConnector parses a data source name, described in the package
-// documentation. Only Connect reads files.
+// documentation. It does no I/O: sessions read the password and TLS files.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	config, o, err := parseDSN(dsn, d.Password)
 	if err != nil {
@@ -63,9 +63,9 @@ type Options struct {
 // program keeps all connections busy, heartbeats have to wait and sessions may
 // end. Errors of calls then say that all connections are in use.
 //
-// If the program has left a transaction open on a connection, the driver's
-// statement fails and the transaction stays open. No connection may have the
-// session variable timestamp set, because it overrides the server's clock.
+// If the program has left a transaction open on a connection, the statements of
+// sessions fail there, and the transaction stays open. No connection may have
+// the variable timestamp set, because it overrides the server's clock.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
@@ -82,10 +82,9 @@ func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
 	return &connector{db: db, options: o, database: options.Database}, nil
 }
 
-// connector has the config of a data source name, or NewConnector's db.
 type connector struct {
-	config   *mysql.Config
-	db       *sql.DB
+	config   *mysql.Config // nil if made by NewConnector
+	db       *sql.DB       // nil if made from a data source name
 	options  options
 	database string // Options.Database of NewConnector
 	trust    session.Trust
@@ -108,7 +107,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.trust.Result(c.begin(ctx, st, st))
 }
 
-// begin begins a session of st. In tests, via wraps st to inject faults.
+// begin begins a session. The argument via is st, or wraps st to inject faults.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "mysql", ID: st.id, Timeout: c.options.Timeout, Server: c.server, Awaits: true})
 }

@@ -28,8 +28,8 @@ const maxDatabase = 256 // 64 characters of four bytes
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
 // parseDSN splits a data source name into the parts for go-sql-driver/mysql and
-// for this package. No error repeats a part of the password, even if the last
-// slash belongs to the password because the database name is missing.
+// for this package. No error repeats a part of the password, even if the
+// database name is missing and the last slash belongs to the password.
 func parseDSN(text string, program func(context.Context) (string, error)) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
@@ -92,8 +92,8 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*mysq
 	return config, o, nil
 }
 
-// wrongPart replaces an error of go-sql-driver/mysql, which would quote what it
-// does not understand, perhaps a part of the password.
+// wrongPart says which part of a data source name is wrong. The error from
+// go-sql-driver/mysql is not used, because it could quote the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {

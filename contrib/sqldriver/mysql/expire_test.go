@@ -38,8 +38,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	})
 }
 
-// The first dead session keeps all its nodes while an operator locks one of its
-// rows. The second one must end.
+// While an operator locks a row of the dead session A7, that session keeps all
+// its nodes. The dead session B7 must nevertheless end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock_node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

@@ -48,9 +48,9 @@ func (s *store) open() (*sql.DB, func(), error) {
 	return sql.OpenDB(greeter{c, s.config.Addr, sqlstore.ConnectLimit(s.connector.options.Timeout)}), func() {}, nil
 }
 
-// lockWaits limits how long the session's statements wait for locks in the
-// server, which does not notice that a client has given up. By default, a
-// statement could wait for 50 seconds or a day and then still take effect.
+// lockWaits limits how long a statement waits for a lock in the server. The
+// server does not notice that a client has given up: with its defaults of 50
+// seconds and a day, an abandoned statement could take effect much later.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {

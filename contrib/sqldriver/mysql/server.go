@@ -37,7 +37,7 @@ func (s *store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// settings reads the variables, with lower-case names and upper-case values.
+// settings returns server variables: names in lower case, values in upper case.
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	settings := make(map[string]string)
 	err := s.use(ctx, func(conn *sql.Conn) error {

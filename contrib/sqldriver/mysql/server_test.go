@@ -351,8 +351,6 @@ func TestCancelWaitsForAppendsThatRun(t *testing.T) {
 	}
 }
 
-// The transaction that renames the node stays open, so the removal must wait
-// for its commit and then find the node.
 func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -393,7 +391,6 @@ func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	appendOld()
 }
 
-// The test creates more old queues than one call of Tidy removes.
 func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)

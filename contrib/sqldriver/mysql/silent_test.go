@@ -121,7 +121,7 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// endlessConn withholds the last packet of one reply: that to the first call of
+// endlessConn withholds the last packet of the reply to the first call of
 // dlock_look after armed was set.
 type endlessConn struct {
 	net.Conn

@@ -157,7 +157,7 @@ func (s *store) status(ctx context.Context, procedure string, args ...any) (stat
 	return status, err
 }
 
-// change calls a procedure that takes the session ID and generation first.
+// change calls a procedure with the session ID, the generation and args.
 func (s *store) change(ctx context.Context, generation int64, procedure string, args ...any) error {
 	status, err := s.status(ctx, procedure, append([]any{s.id, generation}, args...)...)
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *store) change(ctx context.Context, generation int64, procedure string, 
 	return sqlstore.StatusError(status)
 }
 
-// Open implements [sqlstore.Store]. It also checks the server, unless the
-// session only observes, because a session can observe a replica.
+// Open implements [sqlstore.Store]. It refuses a server that can't hold locks,
+// such as a read-only replica, unless the session only observes.
 func (s *store) Open(ctx context.Context) error {
 	if !s.Observing {
 		if err := s.checkServer(ctx); denied(err) && s.database != "" {
@@ -234,8 +234,8 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator adds to err the statements for an operator to run. If account is
-// empty, they name the user of the data source name.
+// needOperator adds to err the SQL for an operator to run. If the account is
+// unknown, the SQL names the user of the data source name.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -417,7 +417,7 @@ func (s *store) Look(ctx context.Context, ask []session.Query) ([]session.Snapsh
 }
 
 // digest returns a number, never zero, that differs after every change of a
-// queue. Appends and renames raise last, and removals change the list of names.
+// queue: appends and renames raise its last token, removals change the names.
 func digest(last int64, s session.Snapshot) int64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, last, s.Released)
