@@ -20,8 +20,8 @@ import (
 
 type locker func() (unlock func() error, err error)
 
-// rivals are the locks to compare. Lockers made by one rival share only files
-// in dir, like separate processes.
+// rivals are the locks to compare. Each locker from make acts like a separate
+// process: it shares only the files in dir with the others.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -132,7 +132,6 @@ func (*fakeTB) Helper()                        {}
 func (*fakeTB) FailNow()                       { os.Exit(1) }
 func (*fakeTB) Errorf(format string, a ...any) { fmt.Printf(format, a...) }
 
-// BenchmarkEightProcesses lets eight processes compete for a lock for a second.
 func BenchmarkEightProcesses(b *testing.B) {
 	for b.Loop() {
 		for _, r := range rivals {

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// A test can't set the machine's clock. Instead, these tests shift what
-// sessions compare with it: their leases and deadlines.
+// Tests can't set the machine's clock. Instead, they move the leases and the
+// deadlines that sessions compare with the clock.
 
 // stepClock acts like a clock set forward by d, or back if d is negative.
 func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {

@@ -29,8 +29,8 @@ func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
 func conformance() dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// No store is near a roll-over, because the counter that all queues
-		// share lasts for 10^18 nodes.
+		// Any store will do, because no roll-over ever comes: the counter that
+		// all queues share lasts for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -72,8 +72,8 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the next transaction for op, as if the process died. A
-// request to a local file can't arrive late, so arrive is a no-op.
+// holdRequest rolls back the next transaction for op, as if the process died.
+// The function arrive does nothing: a request to a local file is never late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
@@ -96,7 +96,7 @@ func operate(t testing.TB, path, query string, args ...any) {
 	require.NoError(t, err)
 }
 
-// directory is in memory if possible, because tests make thousands of changes.
+// directory uses memory if possible, because tests make thousands of changes.
 func directory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "dlock-sqlite-")
 	if err != nil {
@@ -110,7 +110,7 @@ type store struct {
 	*connector
 	// synced, if not nil, is called after each commit that waits for the disk.
 	synced    func()
-	reserving func(full bool) // called when tokens are reserved; full if the commit waits for the disk
+	reserving func(full bool) // called when tokens are reserved; full: synced to disk
 }
 
 func newStore(t *testing.T) driver.Connector {

@@ -93,7 +93,7 @@ func (d *database) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var tables int // reading them makes SQLite open the write-ahead log
+	var tables int // not used: the query makes SQLite open the side files
 	if _, err := d.row(ctx, sqlHasSchema, []any{&tables}); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *database) checkSide() error {
 	return nil
 }
 
-// inPlace also returns true if the path can't be examined.
+// inPlace returns false if path now leads to another file or to none.
 func inPlace(path string, file fs.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, file) || err != nil && !errors.Is(err, fs.ErrNotExist)
@@ -213,8 +213,8 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// While another process locks the database, read calls f again, until ctx ends.
-// ctx does not interrupt f: that would take a goroutine per statement.
+// read calls f. While another process locks the database, read retries until
+// ctx ends. The context of f never ends, to save a goroutine per statement.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(context.WithoutCancel(ctx)) })

@@ -42,7 +42,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	switch {
 	case strings.HasPrefix(path, "file:"):
 		return nil, errors.New("sqlite: dsn: give the path of the file without the prefix \"file:\"")
-	case strings.Contains(path, "://"): // it may contain a password, and errors name the path
+	case strings.Contains(path, "://"): // a URL may contain a password, which errors would repeat
 		return nil, errors.New("sqlite: dsn: give the path of a file in place of a URL")
 	case strings.Contains(path, ":memory:"):
 		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
@@ -62,7 +62,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 }
 
 // absolute makes path absolute, as the working directory may change. It keeps
-// "..", which means another directory after a symbolic link.
+// "..": if link is a symbolic link, link/.. is the parent of its target.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):
@@ -110,7 +110,8 @@ type connector struct {
 	timeout time.Duration
 }
 
-// file resolves symbolic links, and creates the directory of the default file.
+// file returns the path of the database file with symbolic links resolved. It
+// creates the directory of the default file.
 func (c *connector) file(ctx context.Context) (path string, err error) {
 	switch {
 	case c.db != nil:
@@ -134,7 +135,7 @@ func (c *connector) file(ctx context.Context) (path string, err error) {
 	} else if err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%w: %s is a device, a pipe or a socket: give the path of a file", errPermanent, path)
 	} else if denied := mayWrite(path); err == nil && denied != nil {
-		// SQLite would create a write-ahead log that the owner can't write.
+		// Opening it would create a write-ahead log that other users can't write.
 		return "", fmt.Errorf("%w: the program may not write the database file: %w", errPermanent, denied)
 	}
 	info, err := os.Stat(dir)

@@ -264,7 +264,6 @@ func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
 	}
 }
 
-// Close can't remove the session's nodes while the database is locked.
 func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")

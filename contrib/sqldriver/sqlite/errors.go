@@ -133,8 +133,8 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	}
 }
 
-// pause sleeps before a retry while the database is locked. Its random length,
-// which grows with try to about longest, keeps processes from colliding again.
+// pause sleeps before a retry while the database is locked. The random length
+// keeps processes from colliding again, and its bound grows with each try.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

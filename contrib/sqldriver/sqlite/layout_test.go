@@ -71,7 +71,6 @@ func rowsOf(t *testing.T, db *sql.DB, query string) (found []string) {
 	return found
 }
 
-// A program without dlock has no lock file, so its deadline ends its session.
 func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	doc := strings.Join(strings.Fields(documentation(t)), " ")
 	require.Contains(t, doc, showQueue)
@@ -131,8 +130,7 @@ func TestAnotherProgramTakesPartByTheDocumentedStatements(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// A stopped process keeps its lock file locked, so a waiter must notice that
-// the deadline of its session has passed.
+// The other program has no lock file, so only the deadline ends its session.
 func TestAWaiterWithALongTimeoutSeesShortSessionsEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")

@@ -15,7 +15,7 @@ const (
 	// the session has open watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
-	// patience bounds the time between polls of a waiter behind other waiters.
+	// patience bounds the time between polls by a waiter behind other waiters.
 	patience = 200 * time.Millisecond
 	// probeEvery is the interval between checks whether the processes at the
 	// head of watched queues are alive.
@@ -34,7 +34,7 @@ type head struct {
 // content is a queue at one instant.
 type content struct {
 	session.Snapshot
-	heads []string // other sessions at the head of the queue, whose processes are checked
+	heads []string // other sessions that own one of the first nodes
 }
 
 func (m *member) content(ctx context.Context, queue string) (c content, err error) {
@@ -132,9 +132,9 @@ func (m *member) look(ctx context.Context, ask []session.Query) (found []session
 	return found, slices.Compact(suspects), nil
 }
 
-// countChanges updates m.changes. It reads only a counter, because heartbeats
-// change the database, too. If every heartbeat made all sessions read their
-// queues, a queue could have only about 100 waiters.
+// countChanges updates m.changes. Sessions read their queues only after this
+// counter of node changes has risen: if every change of the database, even a
+// heartbeat, made them do so, a queue could have only about 100 waiters.
 func (m *member) countChanges(ctx context.Context) error {
 	version := [2]int64{m.db.connects}
 	if _, err := m.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == m.version {
@@ -151,8 +151,8 @@ func (m *member) countChanges(ctx context.Context) error {
 	return nil
 }
 
-// dropDead ends the sessions of all dead processes if ids names a session of
-// such a process. It reports whether the caller must read the queue again.
+// dropDead ends the sessions of all dead processes if one of the given sessions
+// is among them. It reports whether the caller must read the queue again.
 func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	if !slices.ContainsFunc(ids, m.presence.dead) {
 		// Another goroutine or process may have ended one of the sessions.

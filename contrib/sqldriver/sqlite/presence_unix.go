@@ -173,7 +173,7 @@ func (p *presence) notify(id string) {
 
 func (p *presence) hears() bool { return p.wake != nil }
 
-// hear calls wake for each notice from other processes until silence is called.
+// hear calls wake when another process has called notify for this session.
 func (p *presence) hear(wake func()) {
 	if p.wake == nil {
 		return

@@ -33,7 +33,7 @@ type member struct {
 	host     session.Host
 
 	// The fields below are guarded by db.inUse.
-	version [2]int64 // connection number and data_version, read just before the field changes
+	version [2]int64 // connection number and data_version, read before m.changes
 	changes int64    // counter of node changes in the database
 	heads   map[string]head
 	probed  time.Time // when the processes of heads were last checked
@@ -152,7 +152,7 @@ func (m *member) hear(ctx context.Context) {
 }
 
 // byClock returns the arguments of a statement that uses sqlLeft or writes a
-// deadline: the boot, both clocks in microseconds, and args.
+// deadline: the name and time of the boot clock, the wall clock, and args.
 func byClock(args ...any) []any {
 	now := time.Now()
 	boot, since := bootClock(now)
@@ -179,7 +179,7 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		err = m.db.beat(ctx, beat)
 	}
 	if errors.Is(err, errReplaced) {
-		m.db.close() // while this session has the old files open, no connection can use the new ones
+		m.db.close() // so that new connections can use the new files
 	}
 	return 0, err
 }
@@ -196,7 +196,7 @@ func (m *member) End(ctx context.Context) error {
 }
 
 // update runs a transaction that may change nodes. It resets m.version, because
-// data_version does not show a connection its own changes.
+// data_version changes only when another connection writes.
 func (m *member) update(ctx context.Context, f func(context.Context) error) error {
 	return m.db.update(ctx, func(ctx context.Context) error {
 		m.version = [2]int64{}
@@ -240,7 +240,7 @@ func (m *member) create(ctx context.Context, c session.Change) (r session.Result
 		}
 	}
 	if err == nil && m.dropDead(ctx, before.heads[:min(len(before.heads), 1)]) {
-		r.Nodes = nil // the nodes ahead have changed, so the caller must list them
+		r.Nodes = nil // out of date: the caller must list the nodes again
 	}
 	return r, err
 }
@@ -308,8 +308,8 @@ func (m *member) change(ctx context.Context, c session.Change) (r session.Result
 	return r, nil
 }
 
-// changeNode makes the change. It sets name to the node's previous name or, if
-// an operator removes the node, sets owner to the session that owned it.
+// changeNode makes the change. It stores the node's previous name in *name or,
+// if an operator removes the node, the ID of the node's session in *owner.
 func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *string) (err error) {
 	var found bool
 	switch c.Kind {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 )
 
-// defaultFile creates the directory with mode 0700.
 func defaultFile() (string, error) {
 	dir, err := stateDirectory()
 	if err != nil {
