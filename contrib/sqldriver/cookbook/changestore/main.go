@@ -14,8 +14,8 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// clients holds the clients of one step. A client that the step does not use is
-// nil. Step 1 uses the old store, step 2 both, and step 3 the new store.
+// clients holds the clients that a program uses in one step of the change: old
+// in step 1, both in step 2, new in step 3. An unused client is nil.
 type clients struct{ old, new *dlock.Client }
 
 // stamp is a token and the epoch of the store that issued it: 0 for the old

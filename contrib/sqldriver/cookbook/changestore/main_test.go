@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(pgtest.Main(m))) }
 
-// The result start returns the clients of a program at a step of the change.
+// The function start opens the clients that a program has in the given step.
 func stores(t *testing.T) (start func(step int) clients) {
 	server := pgtest.Shared(t)
 	oldDSN, newDSN := filepath.Join(t.TempDir(), "locks.db"), server.DSN("schema="+server.Schema())

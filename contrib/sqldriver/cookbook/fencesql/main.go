@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// tokens is the table that keeps the greatest token of each resource. Dollar is
-// true for PostgreSQL. Epoch must be raised when the lock moves to a store whose
+// tokens is the table that keeps the greatest token of each resource. Set the
+// field Dollar for PostgreSQL. Raise Epoch when the lock moves to a store whose
 // tokens may be smaller.
 var tokens = fence.Table{Name: "dlock_fence", Dollar: false, Epoch: 0}
 

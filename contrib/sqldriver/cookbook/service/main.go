@@ -83,7 +83,7 @@ func do(ctx context.Context, client *dlock.Client, job string) (err error) {
 	return handle(lock.Context(context.WithoutCancel(ctx)), job)
 }
 
-// handle runs a job. Its file is gone if another worker has just finished it.
+// handle runs a job, unless its file is gone because another worker was faster.
 func handle(ctx context.Context, job string) error {
 	text, err := os.ReadFile(job)
 	if errors.Is(err, fs.ErrNotExist) {
