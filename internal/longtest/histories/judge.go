@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/history"
 )
 
-// searchLimit bounds a search. A longer one counts as a failure.
+// searchLimit bounds the check of one history. A check that takes longer fails.
 var searchLimit = time.Minute
 
 func search(r *history.Record) (porcupine.CheckResult, porcupine.LinearizationInfo) {

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// A complete set of recorded histories has some of each of these stores.
+// Histories of each of these stores must have been recorded.
 var stores = []string{
 	"virtual time", "run in memory", "zookeeper", "zookeeper ensemble", "etcd", "etcd ensemble",
 	"redis", "postgres", "mysql", "sqlite", "nats",
@@ -33,7 +33,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := history.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // for each broken lock: histories that must still be refused
+	missing := make(map[string]int) // refused histories still expected, by broken lock
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/dlock-go/dlock/internal/history"
 )
 
-// operation is an element of a history as checked by Porcupine.
 type operation struct{ history.Operation }
 
 func forPorcupine(o history.Operation) porcupine.Operation {
@@ -43,8 +42,8 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
-// holder is a *dlock.Lock that is held. With re-entry, a contender has several
-// holders, which it loses together.
+// holder is one held Lock. After a re-entry a contender has more than one, and
+// loses all of them together.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
@@ -57,10 +56,10 @@ func (h holder) compare(o holder) int {
 
 // state is the state of one lock in the model. It is immutable.
 type state struct {
-	holders []holder // sorted by contender and then by Lock
+	holders []holder // sorted by hold, then by handle
 	top     int64    // highest token granted
 	fence   int64    // highest token granted to a writer or for semaphore units
-	cleared int64    // highest token of a queue that was removed; later nodes have higher tokens
+	cleared int64    // highest token of a removed queue; later grants exceed it
 }
 
 func (s state) String() string {
@@ -182,9 +181,9 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower applies an Unlock or a Downgrade. If o.Maybe is set, the lock may be
-// lost already. Then an Unlock keeps the contender's last Lock, because a later
-// Loss removes it.
+// lower applies an Unlock or a Downgrade. If o.Maybe is set, the lock may have
+// been lost before. An Unlock then keeps the contender's last Lock, so that the
+// Loss in the history has something to remove.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

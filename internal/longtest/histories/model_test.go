@@ -15,8 +15,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// The functions below make operations on one queue. call and ret are the ticks
-// at which a call began and ended.
+// The functions below make operations on one queue. Their parameters call and
+// ret are the logical times at which the operation began and ended.
 
 func at(call, ret int64, o history.Operation) porcupine.Operation {
 	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret
