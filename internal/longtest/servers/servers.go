@@ -27,16 +27,15 @@ func New(t testing.TB, e *zktest.Ensemble, random *rand.Rand) *Servers {
 	return &Servers{e, t, random, e.Leader(t), make(map[string]bool)}
 }
 
-// Fault is a kind of fault. Inject injects it, and returns a function that heals
-// it, and a description of the target. The function is nil if no target was left.
+// Fault is a kind of fault. Inject starts the fault, and describes its target.
+// The function heal ends the fault. It is nil if no target was left.
 type Fault struct {
 	Name   string
 	Alone  bool // never combined with other faults
 	Inject func(*Servers) (heal func(), what string)
 }
 
-// Faults returns all faults. Those of disks are included only if slowDisks is
-// true.
+// Faults returns all faults, including disk faults if slowDisks is true.
 func Faults(slowDisks bool) []Fault {
 	if !slowDisks {
 		return slices.Concat(processes, links)
@@ -113,8 +112,8 @@ var links = []Fault{
 	})},
 }
 
-// cut returns a fault of the network between three servers. The function fail
-// gets a random follower. A group of faults has at most one of these.
+// cut returns a network fault for an ensemble of three. It calls fail with a
+// random follower, and at most once in each group of faults.
 func cut(fail func(s *Servers, follower int)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		if !s.Reserve("links") {
