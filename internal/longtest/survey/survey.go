@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	count          = 8 // surveys that must agree on a difference
+	count          = 8 // surveys in a row that must show a difference
 	pause          = 5 * time.Second
 	sessionTimeout = 4 * time.Second
 )
 
-// view is what one server shows: its nodes, each with the transaction that
-// created it. It is nil if the server did not answer.
+// view lists the nodes that one server shows, each with the transaction that
+// created it. The view is nil if the server did not answer.
 type view map[string]bool
 
-// Find asks every server for the given queues, which are paths, and for their
-// nodes. It returns the lasting differences, and what the servers showed last.
-// It stops early when all servers agree.
+// Find compares the queues, given as paths, and their nodes on all servers. It
+// asks several times, but stops as soon as the servers agree. It returns the
+// differences that lasted, and the servers' last answers.
 func Find(e *zktest.Ensemble, queues []string) (differences []string, last string) {
 	all := repeat(func() (survey []view) {
 		for _, server := range e.Servers {
