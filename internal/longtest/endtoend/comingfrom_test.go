@@ -79,8 +79,8 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	isDocumented(t, "table", "TestLocksOfOtherLibraries", seen)
 }
 
-// isDocumented requires that the page contains the tables seen, between HTML
-// comments with the given name. With -update, it writes them there.
+// isDocumented compares a table of results with the table of the given name in
+// docs/use/coming-from.md. With -update, it replaces the table there.
 func isDocumented(t *testing.T, name, test, seen string) {
 	t.Helper()
 	begin := "<!-- " + name + ": go test -C internal/longtest ./endtoend -run " + test + " -update -->\n"

@@ -16,7 +16,7 @@ import (
 // 300 ms, a holder watches its own node, which costs another request.
 const swift = 200 * time.Millisecond
 
-// swiftly calls f until a call takes less than swift, and then check.
+// swiftly repeats f until a call takes less than swift, and then calls check.
 func (w *fixture) swiftly(f, check func()) {
 	w.Helper()
 	w.eventually(func() bool {
@@ -101,8 +101,8 @@ func TestLocksThatDoNotWaitAreFewRequests(t *testing.T) {
 }
 
 // The requests are a create, a list, two watches (of the predecessor and of the
-// waiter's own node), and a delete. The grant itself costs no request, unless
-// the waiter does not trust the release and lists the queue again.
+// waiter's own node), and a delete. The grant itself costs no request, except
+// with handover=list, which makes the waiter list the queue again.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for _, x := range []struct {
 		handover   string
@@ -176,8 +176,8 @@ func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
 	}))
 }
 
-// Wanted sets a watch on the queue and lists it, at once and after each change,
-// until a contender waits. Setting the watch is a list request, too.
+// Wanted watches and lists the queue, at once and after each change, until a
+// contender waits. Both are list requests.
 func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1", "")
@@ -232,9 +232,9 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 				before, _ = k.last()
 			}
 			if sessions > 1 {
-				w.watched(watches, 2*n+1) // each waiter watches its predecessor and its own node, and the holder only its own
+				w.watched(watches, 2*n+1) // two for each waiter, one for the holder
 			} else {
-				w.watched(watches, n+1) // each node once, because the watches of a session are shared
+				w.watched(watches, n+1) // one for each node, shared within the session
 			}
 			requests := w.server.Requests(t)
 			for _, k := range queued {

@@ -108,8 +108,8 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits until reached returns true. If that takes too long, it fails
-// the test with the text that instead returns.
+// eventually waits until reached() is true. If that takes too long, it fails
+// the test with the text of instead().
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -246,8 +246,8 @@ func (w *fixture) unlock(locks ...*dlock.Lock) {
 	}
 }
 
-// release unlocks l. It tolerates the error ErrUnavailable, with which Unlock
-// gives up after 2 s, because the machine may be slow.
+// release unlocks l. On a slow machine Unlock may give up with ErrUnavailable
+// after 2 s, which is no failure.
 func release(l *dlock.Lock) error {
 	began := time.Now()
 	err := l.Unlock()

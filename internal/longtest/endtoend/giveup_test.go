@@ -67,8 +67,8 @@ func startManyGoroutines() {
 
 const timedOutCalls = 500
 
-// timedOut returns how many of many calls had a node in the queue before they
-// timed out. Half of them are writers, unless onlyReaders is set.
+// timedOut makes timedOutCalls calls, half of them by writers unless
+// onlyReaders is set. It returns how many had a node before they timed out.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var all sync.WaitGroup

@@ -90,7 +90,7 @@ func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
-		formats = formats[:3] // the other formats follow pointers, which races with the client's goroutines
+		formats = formats[:3] // the others follow pointers, and would race with the client
 	}
 	for _, format := range formats {
 		e.record(what+" "+format, fmt.Sprintf(format, v))
@@ -284,8 +284,8 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// Somebody may pass a data source name as the name of the driver, or that of
-// another driver.
+// Somebody may pass a data source name in place of the driver's name, or one
+// written for another driver.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -303,7 +303,7 @@ func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	}
 }
 
-// useDriver is like useInEveryWay, but without a client.
+// useDriver is like useInEveryWay, but calls the driver directly.
 func (w *fixture) useDriver(e *recorder, password string) map[string]any {
 	w.Helper()
 	d := zkdriver.Driver{TLS: testenv.NewCerts(w).ClientConfig(w)}
@@ -331,8 +331,8 @@ func (e *recorder) profiles() {
 	}
 }
 
-// reach records everything reachable from v, including unexported fields, as a
-// debugger's printer would. It cannot see variables captured by closures.
+// reach records all text reachable from v, also through unexported fields. It
+// cannot see variables captured by closures.
 func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)

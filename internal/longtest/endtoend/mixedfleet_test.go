@@ -17,11 +17,11 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// fleet is a mix of clients: those of dlock with the data source parameter
-// names, and those of the library whose node names the parameter imitates.
+// fleet is a mix of clients of dlock and of another library. The data source
+// parameter "names" makes dlock name its nodes as that library does.
 type fleet struct {
 	names  string
-	labels []string // of foreignLocks
+	labels []string // of the library's locks in foreignLocks
 	start  func(w *fixture) foreignLibrary
 	write  string // kind of the library's write lock
 	read   string // kind of its read lock; empty if it has none
@@ -62,7 +62,7 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 }
 
 // TestNoUpdateOfAMixedFleetIsLost lets dlock and another library increment a
-// number in a file. It must not change while a reader holds the lock.
+// number in a file. While a reader holds the lock, the number must not change.
 func TestNoUpdateOfAMixedFleetIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 4,000 locks of each library")

@@ -17,7 +17,7 @@ func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newFixtureOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1", "").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked, because the first Lock also looks for the queue
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked; the first Lock makes other requests, too
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)
