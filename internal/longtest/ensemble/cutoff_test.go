@@ -11,8 +11,8 @@ import (
 
 const cutTimeout = 2 * time.Second
 
-// writesOf returns the approximate interval at which the session of a lock
-// holder sends writes: every third heartbeat is one.
+// writesOf returns about how often a holder's session sends a write: with every
+// third heartbeat.
 func writesOf(timeout time.Duration) time.Duration { return timeout * 3 / 8 }
 
 func TestHolderBehindASlowNetworkKeepsTheLock(t *testing.T) {

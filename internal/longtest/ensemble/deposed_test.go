@@ -13,18 +13,18 @@ import (
 
 func other(a, b int) int { return 3 - a - b }
 
-// A server that is cut off, stopped or deposed may answer its clients for a
-// while after the others have expired their sessions. A holder on such a server
-// must learn of the loss before another client gets the lock. Until then it
-// sends reads and Syncs, which must not renew its lease.
+// A server that is cut off, stopped or deposed may still answer clients whose
+// sessions the other servers have expired. A holder on such a server must learn
+// of its loss before another client gets the lock. Until then the holder sends
+// reads and Syncs, which must not renew its lease.
 func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	atLeader := func(leader, _ int) int { return leader }
 	atFollower := func(_, follower int) int { return follower }
 	for name, c := range map[string]struct {
-		syncLimit int // how long a server that is cut off still answers, in ticks of half a second
+		syncLimit int // half seconds until a cut-off server stops answering
 		timeout   time.Duration
-		rounds    int // number of rounds, which begin at different times between two heartbeats
+		rounds    int // in each, the fault hits at another time between writes
 		at        func(leader, follower int) int
 		fail      func(e *zktest.Ensemble, leader, follower int)
 	}{

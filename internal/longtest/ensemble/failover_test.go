@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// There may never be two holders. Another client must keep a second lock during
-// short outages. If a fault of ZooKeeper makes the servers diverge (see package
-// survey), the test starts over with new ones.
+// One client holds another lock, which it must keep during short outages. If a
+// fault of ZooKeeper makes the servers diverge (see package survey), the test
+// starts over with new servers.
 func TestServersAreKilledOneByOneAndNoLockHasTwoHolders(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -141,8 +141,8 @@ func (h *steadyHolder) await(t *testing.T) {
 // takes one second, which leaves 4.25 s, less a margin.
 const quick = 3 * time.Second
 
-// requireHeld requires that an outage of at most quick has not cost the holder
-// its lock. If a longer outage has cost it, the holder acquires the lock again.
+// requireHeld fails the test if the holder has lost its lock in an outage of at
+// most quick. After a loss in a longer outage, the holder locks again.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

@@ -27,8 +27,8 @@ var lasting = flag.Duration("histories", 12*time.Second, "how long the faults of
 
 const historyTimeout = 2 * time.Second
 
-// route is how a session reaches the servers: through a proxy of its own for
-// each, so that a fault can hit a single client.
+// route is the way of one session to the servers. The session has its own proxy
+// to each of them, so that a fault can hit a single client.
 type route struct {
 	proxies []*zktest.Proxy
 	servers []string
@@ -80,7 +80,7 @@ func (r route) cutOff() (heal func()) {
 	return func() { r.each((*zktest.Proxy).Heal) }
 }
 
-// routed is a connector whose sessions use routes. raw is an operator's client.
+// routed is a connector that gives each session its own route.
 type routed struct {
 	testing.TB
 	servers []string
@@ -108,9 +108,9 @@ func (c *routed) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// remove deletes nodes as an operator would. If the reply is lost, it keeps
-// writing in the same session until the store answers, because the lost request
-// cannot take effect after a later write of its session.
+// remove deletes nodes as an operator would. If the request fails, it may still
+// take effect later, but not after another write of the same session. Therefore
+// remove goes on to write until the store answers.
 func (c *routed) remove(queue string, nodes []string, more ...any) {
 	for _, name := range nodes {
 		more = append([]any{&zk.DeleteRequest{Path: c.chroot + "/" + queue + "/" + name, Version: -1}}, more...)
@@ -162,8 +162,8 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	history.Run(t, s)
 }
 
-// In two of the cases, queues are removed and recreated while clients use them,
-// because the server removes empty queues, or because sequences are used up.
+// In the cases "queues that go" and "queues with few nodes", queues in use are
+// removed and recreated, by the server or because their sequences are used up.
 func TestHistoriesOnZooKeeper(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

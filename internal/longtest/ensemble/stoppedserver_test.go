@@ -46,8 +46,8 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 
 // While the disks stall, all leases end, including those of the waiters. Then
 // the waiters join the queue again, and there is never a second holder. The
-// test does not run in parallel with others, because a session that gets no CPU
-// time would pass the lock on before the disks stall.
+// test does not run in parallel with others, because a holder that gets no CPU
+// time would lose the lock before the disks stall.
 func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
 	zktest.RequireSlowDisk(t)
 	const waiters, timeout = 100, 6 * time.Second

@@ -23,13 +23,13 @@ import (
 type deposable struct {
 	*zktest.Ensemble
 	t       *testing.T
-	deposed []int    // indexes of the leader and, if there are five servers, of one follower
+	deposed []int    // the leader and, of five servers, one follower
 	at      int      // index of the waiter's server
 	others  []string // addresses of the servers that elect another leader
 }
 
-// Other clients have a longer session timeout. Otherwise the deposed leader
-// would try to expire them, wait for a quorum, and answer no more syncs.
+// Other clients have a longer session timeout, because a deposed leader that
+// tries to expire a session waits for a quorum, and answers no more syncs.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
@@ -85,7 +85,7 @@ type contender struct {
 	failed  chan error
 }
 
-// wait returns when the call of Lock waits in the queue.
+// wait calls Lock with a new client, and returns when the call waits.
 func (d *deposable) wait(ctx context.Context, params string, addrs ...string) *contender {
 	d.t.Helper()
 	c := &contender{ended: make(chan struct{}), granted: make(chan *dlock.Lock, 1), failed: make(chan error, 1)}
@@ -136,8 +136,8 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// held returns a lock that a client of the other servers holds, a waiter behind
-// a proxy of a server that is to be deposed, and that proxy.
+// held returns a held lock, a waiter, and the waiter's proxy. The waiter uses
+// the server d.at, and the holder only servers that will not be deposed.
 func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.Proxy) {
 	d.t.Helper()
 	first, err := open(d.t, dsn(otherParams, d.others...)).RWMutex("q").Lock(within(d.t))
@@ -149,8 +149,8 @@ func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.
 	return first, waiter, proxy
 }
 
-// holdBack unlocks the lock, and keeps the event of the release from the waiter
-// until release is called.
+// holdBack unlocks the lock. The proxy withholds the event from the waiter
+// until the returned function is called.
 func holdBack(t *testing.T, proxy *zktest.Proxy, l *dlock.Lock) (release func()) {
 	t.Helper()
 	events := proxy.HoldEvents()
@@ -206,9 +206,8 @@ func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 // A waiter receives the event of a release only after the store has ended its
 // session and granted the lock to the next contender.
 //
-// The test delivers the event after answers that the server sent later. If the
-// test kept the order, the event would arrive while the session is certainly
-// alive.
+// The test delivers the event after answers that the server sent later. In the
+// right order, it would arrive while the session is certainly alive.
 func TestALateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
