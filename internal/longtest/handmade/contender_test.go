@@ -20,7 +20,7 @@ const bound = 2 * time.Minute
 type setting struct {
 	kind    string
 	servers []string      // data source names or addresses
-	expiry  time.Duration // or session timeout
+	expiry  time.Duration // of the lock; for dlock, the session timeout
 	ahead   time.Duration // how far the contender's clock is ahead
 }
 
@@ -43,7 +43,7 @@ type contender struct {
 	waiting chan struct{} // capacity 1; receives a value when a call has to wait
 	locked  chan error
 	stop    string        // name of the step at which reach blocks
-	at      chan struct{} // receives a value when the contender stops, and another when it goes on
+	at      chan struct{} // see reach
 }
 
 func start(t testing.TB, s setting) *contender {
@@ -63,8 +63,8 @@ func (c *contender) wait() {
 	}
 }
 
-// reach blocks if place is c.stop, until the test has received from c.at twice
-// or ends.
+// reach blocks if place is c.stop. The test receives from c.at once to see
+// that, and a second time to let the contender go on.
 func (c *contender) reach(place string) {
 	for i := 0; i < 2 && c.stop == place; i++ {
 		select {
@@ -124,8 +124,8 @@ func (c *contender) waits() bool {
 
 func (c *contender) gives() error { return c.unlock(c.t.Context()) }
 
-// A resource is what the lock protects. It refuses a write whose token is below
-// that of an earlier one, but not the writes of a lock without tokens.
+// A resource is what the lock protects. It refuses a write with a lower token
+// than an earlier write. Locks without tokens always write with token 0.
 type resource struct{ token int64 }
 
 func (r *resource) write(c *contender) (accepted bool) {

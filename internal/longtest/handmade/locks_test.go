@@ -41,7 +41,7 @@ func newLocker(s setting, c *contender) (locker, error) {
 	return &keyLock{server: redis.NewClient(&redis.Options{Addr: s.servers[0], MaxRetries: -1}), setting: s, c: c, value: rand.Text()}, nil
 }
 
-// dlocker is the lock of dlock, for a setting whose server is "driver dsn".
+// dlocker is a lock of dlock. Its setting has one server: "<driver> <dsn>".
 type dlocker struct {
 	client *dlock.Client
 	held   *dlock.Lock
@@ -65,8 +65,8 @@ func (l *dlocker) check() error                 { return l.held.Err() }
 func (l *dlocker) unlock(context.Context) error { return l.held.Unlock() }
 func (l *dlocker) close() error                 { return l.client.Close() }
 
-// An onDB is the common part of locks in a database. Its check finds nothing,
-// because only a statement would reveal a loss.
+// An onDB is the common part of locks in a database. Its method check always
+// returns nil, because only a statement to the server would reveal a loss.
 type onDB struct{ *sql.DB }
 
 func (onDB) check() error   { return nil }
@@ -142,8 +142,8 @@ func (l *advisory) unlock(ctx context.Context) (err error) {
 	return errors.Join(err, l.conn.Close())
 }
 
-// A keyLock is a lock on Redis: whoever sets the key holds it. Its stages are
-// those in which such locks usually evolve:
+// A keyLock is a lock on Redis: whoever sets the key holds it. Its kinds are
+// the stages in which such locks usually evolve:
 //
 //   - "setnx": SETNX, and DEL to unlock.
 //   - "setnx, expire": SETNX, then EXPIRE.
@@ -191,7 +191,7 @@ func setNX(ctx context.Context, server *redis.Client, value string, expiry time.
 	return err == nil, err
 }
 
-// ifOwn runs a command if the key has the value, atomically.
+// ifOwn atomically runs a command if the key has the given value.
 func ifOwn(ctx context.Context, server *redis.Client, value, command string) error {
 	script := "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(" + command + ") end return 0"
 	n, err := server.Eval(ctx, script, []string{key}, value).Int()

@@ -35,7 +35,7 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	on := pgbouncer(2)(t)
 	a, b := start(t, on("advisory", 0)), start(t, on("advisory", 0))
 	a.holds()
-	tx, err := connect(t, on).BeginTx(t.Context(), nil) // occupies the only connection, on which A has locked
+	tx, err := connect(t, on).BeginTx(t.Context(), nil) // occupies the connection on which A has locked
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), "SELECT 1")
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// How long hand-written locks last, and session timeouts of dlock.
+// Expiries of hand-written locks (soon, never), and session timeouts of dlock.
 const (
 	soon  = 500 * time.Millisecond
 	never = time.Hour
@@ -23,7 +23,7 @@ const (
 	long  = 10 * time.Second // timeout of a session that must not end, even on a busy machine
 )
 
-// A store returns the settings of a lock of the given kind, for one test.
+// A store makes the setting for a lock of the given kind on a test's servers.
 type store func(kind string, expiry time.Duration) setting
 
 func on(dlock string, hand ...string) store {
@@ -185,7 +185,7 @@ type ending int
 
 const (
 	kept        ending = iota // A keeps the lock, and B waits
-	told                      // A knows of its loss before B is granted the lock, and its late write is refused
+	told                      // A knows of its loss, and its late write is refused
 	overwritten               // two holders, and A's late write reaches the resource
 )
 
@@ -230,7 +230,7 @@ func TestTwoHolders(t *testing.T) {
 			if c.end == kept {
 				require.True(t, b.waits(), "two holders")
 				require.NoError(t, a.check())
-				require.Eventually(t, func() bool { return a.gives() == nil }, bound, 10*time.Millisecond) // on connections that broke, the first calls may fail
+				require.Eventually(t, func() bool { return a.gives() == nil }, bound, 10*time.Millisecond) // the first calls may find broken connections
 				b.granted()
 			} else {
 				b.holds()
