@@ -121,8 +121,8 @@ func (a *actor) holdLong() {
 		if h.lock.Mode() == dlock.Exclusive {
 			a.increment(h)
 		}
-		// Wait in half of the cases: Unlock ends the session, which would hide
-		// how long before the session's expiry a client gives up its lock.
+		// After a loss, Unlock ends the session. In half of the cases, wait
+		// first, so that the servers expire the session instead.
 		if h.lock.Err() != nil && a.random.IntN(2) == 0 {
 			a.pause(5 * time.Second) // longer than any session timeout
 		}
@@ -240,8 +240,8 @@ func (a *actor) readTwice(h *hold) {
 }
 
 // refused handles a token that the counter has refused. If the lock reports no
-// loss, there are two holders. That may happen only for a moment, after an
-// operator has removed the holder's node.
+// loss, there are two holders. Only tamperedLock may have two, for a moment,
+// because an operator removes its nodes.
 func (a *actor) refused(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

@@ -33,8 +33,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserveMember picks a random member for which the function may returns true
-// and that no other fault of the group affects, or nil if there is none.
+// reserveMember picks a random member that fulfils the given condition and that
+// no other fault of the group affects. It returns nil if there is none.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.targets.Reserve(m.name) {
@@ -100,8 +100,8 @@ func fillAcceptQueue(s *round) (func(), string) {
 }
 
 // stopAtWrite stops a worker between its last check of the lock and its write.
-// When another worker has acquired the lock and written, the session of the
-// stopped worker has ended. Only a fencing token then prevents a lost update.
+// The worker's session expires, and another worker takes the lock and writes.
+// When the first one goes on, only a fencing token prevents a lost update.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]

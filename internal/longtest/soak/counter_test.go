@@ -12,10 +12,9 @@ import (
 	"syscall"
 )
 
-// counter is a number in a file, which processes increment in two steps, read
-// and write. The file also counts the writes. Each should add one, so the
-// difference is the number of lost updates. All methods are atomic, even if the
-// process is killed.
+// counter is a number in a file, which processes increment in two steps: read
+// and write. The file also counts the writes. If no update is lost, the number
+// and the count are equal. Methods are atomic, even if the process is killed.
 type counter struct{ name string }
 
 type tally struct {
@@ -27,7 +26,7 @@ type tally struct {
 	Token  int64 // highest token of a writer
 	Owner  int64 // acquisition that has the token
 	Reader int64 // highest token of a reader
-	Twice  int64 // number of writers that had another writer's token
+	Twice  int64 // how often two writers had the same token
 }
 
 // lost returns how many updates were overwritten by a writer that had not seen
@@ -69,8 +68,8 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// readAs reads the number unless a later writer has begun, and rejects writers
-// with lower tokens from then on. It rejects no readers.
+// readAs reads the number unless a later writer has begun. From then on, begin
+// and write reject lower tokens; readAs does not.
 func (c counter) readAs(token, _ int64) (int64, error) {
 	return c.step(func(t *tally) error {
 		if err := t.refuse(token, t.Token); err != nil {
@@ -103,8 +102,8 @@ func (t *tally) refuse(token, than int64) error {
 	return nil
 }
 
-// step applies the function do to the file, and returns the number before. It
-// holds a file lock, which the system releases if the process is killed.
+// step applies the function do to the file. It returns the number from before,
+// and holds a file lock, which the system releases if the process is killed.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 		ok := t.Run(fmt.Sprint("round ", number), func(t *testing.T) { diverged = playRound(t, e, f.seed, number, dir, f) })
 		f.rounds++
 		if !ok {
-			f.violations = max(f.violations, 1) // a round that was not judged is a failure, too
+			f.violations = max(f.violations, 1) // also if the round was not judged
 			t.Errorf("the files of the workers are in %s; again: go test -C internal/longtest -race -v ./soak -seed %d -first %d", dir, f.seed, number)
 			break
 		}

@@ -132,8 +132,8 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin fails the test, unless the servers have diverged. Then it returns,
-// and the caller must cut the round short.
+// notWithin fails the test, unless the servers have diverged. If it returns,
+// the caller must cut the round short.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -168,8 +168,8 @@ func (s *round) work() {
 	for len(kinds) > 0 && !s.diverged() {
 		kinds = s.injectGroup(kinds)
 	}
-	// A slow machine gets as long as it needs, if every member keeps
-	// acquiring locks.
+	// A slow machine takes longer, which is no failure as long as every
+	// member acquires locks.
 	for *faults == "" && !s.longEnough() && !s.diverged() {
 		s.await("every member gets a lock", s.allAcquire())
 	}
@@ -260,8 +260,8 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong returns a random duration, shorter than the longest session timeout,
-// so that sessions survive, or longer than all of them.
+// howLong returns how long a group of faults lasts. In half of the cases it is
+// longer than every session timeout; in the others some sessions survive.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -283,7 +283,7 @@ func (s *round) recover(after string) {
 
 func (s *round) close() {
 	s.finishWorkers()
-	for i := range s.ensemble.Servers { // each of them, because they may have diverged
+	for i := range s.ensemble.Servers { // ask each, because they may differ
 		s.await(fmt.Sprintf("only queues are left on server %d", i), func() bool { return len(s.nodesBelowQueues(i)) == 0 })
 	}
 	s.await("no watch is left", func() bool {
@@ -376,7 +376,7 @@ func (s *round) judge() (wrong []string) {
 		s.figures.unchecked.add(unchecked)
 	}
 	if s.diverged() {
-		return wrong // what was stuck in a round that was cut short proves nothing
+		return wrong // without s.stuck: the servers are to blame
 	}
 	return append(wrong, s.stuck...)
 }

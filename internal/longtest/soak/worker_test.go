@@ -32,8 +32,8 @@ const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
 type settings struct {
 	DSN    string
-	Name   string // also prefixes the actors' host names, and names the worker's files
-	Dir    string // directory of the counters and of those files
+	Name   string // prefix of host names and of the worker's files
+	Dir    string // for the counters and the worker's files
 	Seed   uint64
 	Actors int
 }
@@ -44,7 +44,7 @@ func (s *settings) file(kind string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(s.Dir, s.Name+"."+kind), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
-// stuck is the prefix of a fault that is excused if the servers have diverged.
+// stuck begins the report of a fault that is excused if the servers diverged.
 const stuck = "stuck: "
 
 // Brief locks are held for milliseconds, and long locks for seconds, so that
@@ -190,8 +190,7 @@ func (w *worker) count(what string) {
 	w.counts[what]++
 }
 
-// countAcquisition also updates the file in which the test sees the worker's
-// progress.
+// countAcquisition also writes the number of acquisitions to the progress file.
 func (w *worker) countAcquisition(mode dlock.Mode) {
 	w.count("acquisitions, " + mode.String())
 	var n [8]byte
