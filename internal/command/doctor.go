@@ -72,7 +72,7 @@ type examination struct {
 	report  func(driver.Finding)
 }
 
-// run reports what the public API shows, and then what only the driver knows.
+// run uses the store as an application does, then lets the driver check it.
 func (e *examination) run(ctx context.Context) {
 	err := e.client.Ping(ctx)
 	if err == nil {
@@ -114,7 +114,7 @@ func adviceOn(err error, refused string) string {
 // because of pauses that are normal for a process or a disk.
 const shortTimeout = 4 * time.Second
 
-// describe reports the session, and when a cut-off holder notices its loss.
+// describe reports the session, and warns if the session timeout is short.
 func (e *examination) describe(info *recipes.ConnectedInfo) {
 	s := info.Session
 	text := fmt.Sprintf("began session %s at %s in %v", cmp.Or(s.ID, "without an id"), cmp.Or(s.Server, "the store"), info.Took.Round(100*time.Microsecond))
@@ -136,7 +136,7 @@ func (e *examination) describe(info *recipes.ConnectedInfo) {
 	e.report(f)
 }
 
-// lock takes and releases a lock as an application does.
+// lock reports whether taking and releasing a lock works, and compares clocks.
 func (e *examination) lock(ctx context.Context) {
 	m := e.client.RWMutex("dlock-doctor-"+strings.ToLower(rand.Text()[:12]), dlock.WithTimeout(15*time.Second))
 	before := time.Now()

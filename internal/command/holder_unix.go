@@ -34,8 +34,8 @@ const (
 )
 
 const (
-	// longestMargin limits holderProcess.margin, so that the times derived from
-	// it stay short.
+	// longestMargin limits holderProcess.margin, so that a long session timeout
+	// does not make dlock wait long between SIGTERM and SIGKILL.
 	longestMargin = 20 * time.Second
 	// sayAfter is how long a wait may last before the user is told of it.
 	sayAfter = time.Second
@@ -50,21 +50,21 @@ type holderProcess struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
-	margin   time.Duration // how long the store keeps the lock after the lease has ended; set before the command starts
+	margin   time.Duration // how long the store keeps the lock after the lease has ended
 
-	ctx      context.Context // done after a signal while no command runs, or after dlock has died
+	ctx      context.Context // done if dlock dies, or a signal arrives while no command runs
 	cancel   context.CancelCauseFunc
 	orphaned chan struct{} // closed when dlock has died
 	exited   chan syscall.WaitStatus
-	alone    chan struct{} // closed when the command, and on Linux all its descendants, have been reaped
+	alone    chan struct{} // closed when all children have been reaped
 
 	session atomic.Pointer[driver.SessionInfo] // the latest session
-	warned  atomic.Bool                        // set when a driver logs why no session begins; cleared by explain
+	warned  atomic.Bool                        // set when a driver's warning was printed; explain then adds none
 	lock    atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
 	command int // guarded by mu; process id while the command runs, else 0
-	group   int // process id of the command, and its process group unless settings.Group is set
+	group   int // process id of the command; also its process group if settings.Group is 0
 
 	sending sync.Mutex
 	notices *json.Encoder // guarded by sending
@@ -82,10 +82,10 @@ var errOrphaned = errors.New("dlock has died")
 // holderMain is the main function of the holder process. Its argument is the
 // number of the file descriptor of the socket to dlock.
 func holderMain(socket string) int {
-	// Keep this thread: when it ends, the kernel kills the command that it
-	// started.
+	// On Linux, the command is killed when the thread that started it ends, so
+	// this thread must not end (see Pdeathsig).
 	runtime.LockOSThread()
-	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught and dropped, because dlock itself passes on those meant for the command
+	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught, then dropped: dlock passes signals on through the socket
 	catchBrokenPipes()
 	adoptOrphans()
 	fd, err := strconv.Atoi(socket)
@@ -144,8 +144,8 @@ func (h *holderProcess) listen(orders *json.Decoder) {
 	}
 }
 
-// take passes a signal on to the command if it is running. Otherwise the signal
-// ends h.ctx, and so the current wait.
+// take passes a signal on to the running command. If none is running, take
+// cancels h.ctx, which ends the wait for the lock or the wait of -hold.
 func (h *holderProcess) take(o order) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +160,8 @@ func (h *holderProcess) take(o order) {
 	}
 }
 
-// send sends a notice to dlock. It ignores errors: they mean that dlock has
-// died, which listen notices.
+// send sends a notice to dlock. It ignores errors, because an error means that
+// dlock has died, and h.listen handles that.
 func (h *holderProcess) send(n notice) {
 	h.sending.Lock()
 	defer h.sending.Unlock()
@@ -356,7 +356,7 @@ func (h *holderProcess) refused(err error) int {
 	return storeStatus
 }
 
-// holder describes the lock's holder if err says only that the lock is held.
+// holder returns text about the lock's holder to add to the error ErrLocked.
 func (h *holderProcess) holder(err error) string {
 	if !errors.Is(err, dlock.ErrLocked) {
 		return ""
@@ -465,6 +465,7 @@ func (h *holderProcess) lostBy(err error, consequence string) error {
 }
 
 // since returns the time since t, including time that the machine was asleep.
+// The monotonic clock stops during sleep, so since also reads the wall clock.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -79,9 +79,9 @@ func describe(r lastrun.Run, now time.Time) string {
 	return fmt.Sprintf("%s succeeded last at %s, with exit status 0%s", name, ago(r.Succeeded), onHost(r.Node))
 }
 
-// onHost names the host of a node, or the whole node if its name has none.
+// onHost returns the text " on HOST", or " on NODE" if the node names no host.
 func onHost(node string) string {
-	if node == "" { // an earlier version stored none
+	if node == "" { // recorded by an earlier version of dlock
 		return ""
 	}
 	prefix, _, _ := driver.ParseName(node)

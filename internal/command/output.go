@@ -30,8 +30,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// status turns the status returned by a command into the exit status. If a
-// write to standard output has failed, it prints the error and returns failure.
+// status returns the exit status of the program, given that of the command. If
+// a write to standard output has failed, the exit status is never 0.
 func (o *output) status(status int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -96,7 +96,7 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 const clear = "\x1b[H\x1b[2J" // home, clear
 
 // repeat calls the function look again and again until ctx ends, or only once
-// if the interval every is zero. Only an error of the first call ends it.
+// if the interval every is zero. It stops early only if the first call fails.
 func (t *tool) repeat(ctx context.Context, every time.Duration, look func() error) (status int) {
 	for first, failing := true, false; ; first = false {
 		err := look()

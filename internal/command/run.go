@@ -21,34 +21,33 @@ import (
 //	holder   child of dlock, this program again: holds the lock
 //	command  child of the holder process
 //
-// The holder process holds the lock, because dlock is the process that users
-// and supervisors kill. If dlock dies, the holder process sees the end of the
-// socket to it, kills the command, and only then releases the lock. If the
-// holder process dies, dlock kills the command while the store still keeps the
-// session. If the holder process is stopped, the store gives the lock away when
-// the session has timed out. So dlock pings the holder process, which answers
-// only while it has the lock, and kills the command if no ping has been
-// answered for too long.
+// The holder process is separate, because users and supervisors kill dlock. If
+// dlock dies, its socket to the holder process closes. The holder process then
+// kills the command, and releases the lock afterwards. If the holder process
+// dies, dlock kills the command before the session times out. A holder process
+// that is stopped (SIGSTOP) loses the lock when its session times out. So dlock
+// pings the holder process, which answers only while it has the lock. If it has
+// not answered for too long, dlock kills the command.
 //
-// These times are derived from the margin of the lease, by default a quarter of
-// the session timeout. For one margin after a moment at which the lease was
-// valid, the store grants the lock to nobody else. The holder process lets the
-// command end by itself until half of the margin has passed since the lease was
-// last found valid. If it has not killed the command by then, dlock does so
-// before three quarters have passed.
+// All time limits are fractions of the margin of the lease, by default a quarter
+// of the session timeout. The store grants the lock to nobody else for one
+// margin after the lease was last valid. When the lease has ended, the holder
+// process sends SIGTERM to the command, and SIGKILL at the latest half a margin
+// after it last found the lease valid. If the holder process fails to do so,
+// dlock kills the command before three quarters of the margin are over.
 //
 // On Linux, the holder process and dlock adopt the orphans among their
 // descendants, so that they find what the command started even if it has left
 // the process group. Elsewhere they know only the process group.
 
-// Exit statuses of dlock run. They avoid those of common programs: xargs and
-// timeout use some of 123 to 127, and shells use 126 and up.
+// Exit statuses of dlock run. Those from 124 mean much the same as with timeout
+// and shells, which do not use the others.
 const (
 	lockedStatus      = 121 // command not run: another contender has the lock
 	storeStatus       = 122 // command not run: the store failed
 	lostStatus        = 123 // the lock was lost while the command ran
 	tooLongStatus     = 124 // the command ran for longer than -max, as with timeout
-	cannotWatchStatus = 125 // command not run: dlock could not find the command's processes, or not start the holder process
+	cannotWatchStatus = 125 // command not run: dlock could not watch it
 	cannotRunStatus   = 126
 	notFoundStatus    = 127
 	signalBaseStatus  = 128

@@ -28,7 +28,7 @@ type order struct {
 // notice is a message from the holder process to dlock, with one field set.
 type notice struct {
 	Say     string
-	Granted time.Duration // the lock is granted; value is the margin of its lease
+	Granted time.Duration // margin of the lease; sent when the lock is granted
 	Started int           // the process id of the command
 	Pong    bool          // the lease was valid after the Ping arrived
 	Lost    bool          // the lock is lost, and the holder process is killing the command
@@ -113,7 +113,7 @@ func (s *supervisor) start() error {
 	// the user's open files under their own numbers.
 	holder := exec.Command(program, "run", holderArgument, strconv.Itoa(int(its.Fd())))
 	holder.Stdin, holder.Stdout, holder.Stderr = os.Stdin, os.Stdout, os.Stderr
-	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal does not send its signals to the holder process
+	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keeps the terminal's signals from the holder process
 	if err := holder.Start(); err != nil {
 		return err
 	}
@@ -195,10 +195,10 @@ func (s *supervisor) stopWatching() {
 	}
 }
 
-// forward passes a signal on to the holder process. Before the grant, that
-// makes the process stop waiting. An interrupt after another signal then kills
-// it. Other signals do not, because programs such as timeout send them twice.
-// While the process closes its session, any signal kills it.
+// forward passes a signal on to the holder process. Before the grant, the first
+// signal ends the wait for the lock, and an interrupt after it kills the holder
+// process. Other signals don't kill it, because programs such as timeout send
+// them twice. When only closing the session is left, any signal kills it.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
@@ -223,7 +223,7 @@ func (s *supervisor) checkHolder() {
 	default:
 		s.stopWatching()
 		killAll(s.holder.Pid, s.command, nil, s.say)
-		if !s.lost { // if it is lost, the holder process is about to exit by itself
+		if !s.lost { // otherwise the holder process is about to exit by itself
 			s.say("lost the lock: the process that holds it did not answer for " + time.Since(s.answered).Round(time.Millisecond).String())
 			s.lost = true
 			_ = s.holder.Kill()

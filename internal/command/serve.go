@@ -72,8 +72,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// onlyFromHere refuses requests that a browser sends for the page of another
-// site. Host or Origin names that site, even if it resolves to this machine.
+// onlyFromHere refuses requests whose Host or Origin names another site.
+// Otherwise a site whose name resolves to this machine could read the page.
 func onlyFromHere(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin, host := r.Header.Get("Origin"), url.URL{Host: r.Host}
@@ -97,7 +97,7 @@ type page struct {
 	client *dlock.Client
 	prefix string
 
-	mu   sync.Mutex // held while the store is read, so that only one request reads it at a time
+	mu   sync.Mutex // allows one read of the store at a time
 	seen glance     // guarded by mu, as are err and next
 	err  error
 	next time.Time // when the store may be read again

@@ -31,8 +31,8 @@ const (
 	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 )
 
-// store is a command's store. Flags take precedence over the environment, which
-// takes precedence over a config file.
+// store says which store a command uses. Flags take precedence over the
+// environment, which takes precedence over a config file.
 type store struct {
 	driver, dsn string // as given by flags; after resolve, the values in effect
 	config      string // path of the config file; empty means the default paths
@@ -83,7 +83,7 @@ func (s *store) resolve() error {
 		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s\n(without them %s uses a file)", driverVariable, dsnVariable, allDrivers)
 	case s.driver == "mem":
 		return errors.New("-driver mem excludes nobody, because each process has a memory of its own")
-	case !known: // the driver's name may be a misplaced data source name; keep it in s so that s.hide removes its password
+	case !known: // s.driver may be a misplaced dsn, so s.hide must see its password
 		text := fmt.Sprintf("unknown driver %q: this program has the drivers %s", s.driver, strings.Join(dlock.Drivers(), ", "))
 		if !slices.Contains(dlock.Drivers(), localDriver) {
 			text += ", and " + allDrivers + " has all"
@@ -107,7 +107,7 @@ func (s *store) resolve() error {
 // scheme is itself the name of its driver.
 var schemes = map[string]string{"rediss": "redis", "valkey": "redis", "valkeys": "redis", "unix": "redis", "postgresql": "postgres"}
 
-// driverOf returns the driver that a data source name's scheme names, or "".
+// driverOf returns the driver for the scheme of a data source name, or "".
 func driverOf(dsn string) string {
 	scheme, _, found := strings.Cut(dsn, "://")
 	name := cmp.Or(schemes[scheme], scheme)
@@ -222,8 +222,8 @@ func (s *store) open(opts ...dlock.Option) (*dlock.Client, error) {
 	return dlock.Open(s.driver, s.dsn, opts...)
 }
 
-// name returns the store's name for messages. The argument server is that of a
-// session; with SQLite, it is the database file.
+// name returns the store's name for messages: the driver and the DSN or, with
+// SQLite, the database file, which sessions report as their server.
 func (s *store) name(server string) string {
 	if s.driver != localDriver || server == "" {
 		server = s.dsn

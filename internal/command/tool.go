@@ -22,7 +22,7 @@ import (
 type tool struct {
 	name    string // such as "queue"
 	help    string
-	needs   string // describes the arguments; the first one is the name of a lock
+	needs   string // names the required arguments in an error message
 	flags   *flag.FlagSet
 	store   store
 	json    bool

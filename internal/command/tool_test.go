@@ -30,7 +30,7 @@ func (sharedDriver) OpenConnector(string) (driver.Connector, error) { return sha
 
 func init() { dlock.Register("shared", sharedDriver{}) }
 
-// onStore runs f in virtual time, with the store that commands use.
+// onStore runs f in virtual time with a new store, which commands then use.
 func onStore(t *testing.T, f func(t *testing.T, store *memdriver.Store)) {
 	t.Helper()
 	t.Setenv("DLOCK_DRIVER", "shared")

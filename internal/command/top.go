@@ -97,9 +97,8 @@ type lockState struct {
 	queue []dlock.Contender
 }
 
-// glance lists the queues of all locks, those with most waiters first. If there
-// are too many locks, it lists those whose names come first. It fails only if
-// it can read no queue.
+// glance lists the queues of the first mostLooks locks by name, sorted so that
+// those with the most waiters come first. It fails only if it can read none.
 func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) (glance, error) {
 	ctx, cancel := t.limit(brief.With(ctx))
 	defer cancel()

@@ -49,9 +49,9 @@ func processes(root, _ int) []int {
 	return below
 }
 
-// parentOf returns the id of a process's parent. It returns false if the
-// process has ended. The zombie state alone does not prove that, because a
-// process also has it when only its first thread has ended.
+// parentOf returns the id of a process's parent, or false if the process has
+// ended. A zombie has ended only if it has no other threads, because a process
+// becomes a zombie as soon as its first thread has ended.
 func parentOf(pid string) (parent int, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

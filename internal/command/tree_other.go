@@ -19,7 +19,7 @@ func processes(_, group int) []int {
 func attributes(int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // terminalGroup returns 0, so that the command gets its own process group. On
-// this system, only the group leads to the processes that the command starts.
+// this system, dlock can find the processes of a command only by their group.
 func terminalGroup() int { return 0 }
 
 func fromTerminal(syscall.Signal) bool { return false }
