@@ -51,7 +51,7 @@ func (s *settings) connectThroughProxy() (*proxy, error) {
 type proxy struct {
 	net.Listener
 	server string
-	open   sync.RWMutex // held for reading while data are passed on, for writing during a cut
+	open   sync.RWMutex // write-locked during a cut, read-locked while passing data on
 	done   sync.WaitGroup
 }
 
@@ -91,7 +91,7 @@ func (p *proxy) pass(to, from net.Conn) {
 	}
 }
 
-// close waits for the end of all connections. Their client must have exited.
+// close waits for all connections to end, so the client must have exited.
 func (p *proxy) close() {
 	_ = p.Listener.Close()
 	p.done.Wait()

@@ -37,8 +37,8 @@ const (
 // if the arguments are invalid. When ctx ends, the workers release their locks,
 // and the verdict covers the run up to then.
 //
-// For each worker with a process of its own, Main starts the program of this
-// process again, with the arguments "demo" and [childArgument].
+// Main starts a worker's process by running the current executable with the
+// arguments "demo" and [childArgument].
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if slices.Equal(args, []string{childArgument}) {
 		return runChild(ctx, os.Stdin, os.Stdout)
@@ -110,8 +110,8 @@ const (
 	faultKill  = "kill"
 )
 
-// faults says what each fault does to the first worker, and at which request of
-// that worker it strikes.
+// faults gives a word for what each fault does to the first worker, and the
+// request by that worker that triggers the fault.
 var faults = map[string]struct{ done, at string }{
 	faultPause: {"paused", askPause},
 	faultCut:   {"cut off", askWrite},

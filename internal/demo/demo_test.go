@@ -18,8 +18,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// apart is the driver of a store that is not shared: each process has a store
-// of its own, so that locks do not exclude other processes.
+// apart is a driver whose store is not shared between processes.
 type apart struct{ *memdriver.Store }
 
 func (a apart) OpenConnector(string) (driver.Connector, error) { return a, nil }

@@ -30,7 +30,6 @@ func (c *check) violated(format string, args ...any) {
 }
 
 // judge checks the rules of the lock, and that the counter has lost no number.
-// It trusts only the times, tokens and places that the run has recorded.
 func judge(r *run, interrupted bool) *verdict {
 	v := &verdict{interrupted: interrupted, err: r.err}
 	counter := &check{name: "counter", fine: fmt.Sprintf("it is %d, and no number was lost", r.counter.value)}
@@ -55,7 +54,7 @@ func judge(r *run, interrupted bool) *verdict {
 	return v
 }
 
-// judgeLock checks each pair of holds that could not share the lock.
+// judgeLock compares each hold with all earlier ones, unless both are shared.
 func judgeLock(held []*attempt) []*check {
 	alone := &check{name: "alone", fine: "no other worker held the lock together with a writer"}
 	order := &check{name: "order", fine: "first come, first served, if two could not share the lock"}

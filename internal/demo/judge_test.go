@@ -91,7 +91,7 @@ func TestAVerdictNamesTheRuleThatWasBroken(t *testing.T) {
 
 func TestNoRuleIsBrokenByHoldsThat(t *testing.T) {
 	later := hold(dlock.Exclusive, 0, 30, 40, 50)
-	later.Place.Epoch, later.Token = 0, 9 // the place of a later epoch may be a smaller number
+	later.Place.Epoch, later.Token = 0, 9 // sequences of another epoch may be smaller
 	for name, attempts := range map[string][]*attempt{
 		"let a reader pass a reader":         {hold(dlock.Shared, 1, 0, 20, 30), hold(dlock.Shared, 2, 0, 10, 40)},
 		"have sequences of different epochs": {hold(dlock.Exclusive, 7, 0, 10, 20), later},

@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// The run and a worker in a process of its own exchange JSON values, one per
-// line. The run first sends the settings, and then answers each message of the
-// worker with an order.
+// A worker in its own process talks to the run in JSON, one value per line. The
+// run sends the settings first, and then answers each message with an order.
 
 // childArgument makes "dlock demo" the process of a worker.
 const childArgument = "child-process"
@@ -104,8 +103,8 @@ func startChild(ctx context.Context, s settings) (*child, error) {
 	return c, nil
 }
 
-// send sends a JSON value to the child. It ignores errors: they mean that the
-// child has exited, which follow reports.
+// send sends a JSON value to the child. It ignores errors, because an error
+// means that the child has exited, and c.follow reports that.
 func (c *child) send(line any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,8 +181,8 @@ func (p *parent) ask(m message) reply {
 	return <-p.replies
 }
 
-// exit ends this process, because the parent has died. If the parent has paused
-// a process, exit wakes it, so that it ends, too.
+// exit ends this process after the parent has died. If the fault has paused
+// another child, exit wakes that child, which then sees the death and ends.
 func (p *parent) exit() {
 	if paused, err := os.FindProcess(p.paused); err == nil && p.paused != 0 {
 		continueProcess(paused)

@@ -28,7 +28,7 @@ type run struct {
 	store *memdriver.Store     // nil unless the store is in memory
 	hit   func() (heal func()) // injects the fault into the first worker
 
-	// Each channel stands for an event, and is closed when it has happened.
+	// Each channel is closed when its event has happened.
 	begun   chan struct{} // every worker has a session
 	holding chan struct{} // the first worker has taken the lock, or has ended
 	written chan struct{} // another worker has written, or has ended
@@ -67,10 +67,10 @@ type attempt struct {
 	Asked   time.Duration // when the worker called Lock, as the time since the run began
 	Granted time.Duration // when Lock had returned
 	Ended   time.Duration // when the lock was last known to be held, or the wait ended
-	Held    bool          // false if the lock was not granted, or was lost before it was used
+	Held    bool          // whether the lock was granted and not lost at once
 	Token   int64
 	Outcome outcome
-	Anomaly string // first sign in the counter that the lock did not exclude others
+	Anomaly string // unexpected value of the counter, if the worker found one
 }
 
 type outcome int
@@ -100,7 +100,7 @@ type message struct {
 
 type reply struct {
 	OK    bool          // false if the run has been stopped
-	At    time.Duration // time of the event, or the current time
+	At    time.Duration // when the run handled the message
 	Value int           // value of the counter
 }
 
@@ -116,7 +116,7 @@ const (
 	askFail  = "?fail"  // stop the run, because of the error in What
 )
 
-// announce must be called with r.mu held.
+// announce closes the channel if it is still open. The caller must hold run.mu.
 func announce(event chan struct{}) {
 	select {
 	case <-event:
@@ -212,7 +212,7 @@ func (r *run) beginGoroutine(n int) (work func() error, err error) {
 	return func() error { return w.run(r.ctx, client) }, nil
 }
 
-// remembered is a store that keeps its last session for the fault to cut off.
+// remembered is a store that keeps its last session, which the fault cuts off.
 type remembered struct {
 	*memdriver.Store
 	last driver.Session
@@ -300,9 +300,10 @@ func (r *run) write(m message) {
 	}
 }
 
-// strike injects the fault into the first worker just before its write. The
-// write arrives after that of another worker: a paused worker sends it when it
-// wakes up, and with the other faults it counts as delayed by the network.
+// strike injects the fault into the first worker just before its write, which
+// then comes late, after the write of another worker. A paused worker sends the
+// late write when it wakes up. With the other faults, the run makes the write
+// itself, as if the network had delayed it.
 func (r *run) strike(m message) bool {
 	t := m.Attempt
 	r.mu.Lock()
@@ -314,7 +315,7 @@ func (r *run) strike(m message) bool {
 	r.print(t.label(), strings.ToUpper(faults[r.Fault].done), fmt.Sprintf("just before its write of %d", m.Value))
 	r.mu.Unlock()
 	heal := sync.OnceFunc(r.hit())
-	context.AfterFunc(r.ctx, heal) // an interruption heals, too, so that the worker can release the lock
+	context.AfterFunc(r.ctx, heal) // after an interruption, the worker must be able to release the lock
 	if r.Fault == faultCut {       // the worker goes on until it learns of the loss
 		r.healed.Go(func() { r.deliver(m, heal) })
 		return true
@@ -322,7 +323,8 @@ func (r *run) strike(m message) bool {
 	return r.deliver(m, heal)
 }
 
-// deliver ends the fault when another worker has written.
+// deliver ends the fault after another worker has written, and lets the late
+// write follow.
 func (r *run) deliver(m message, heal func()) bool {
 	if !r.await(r.written) {
 		return false
