@@ -87,8 +87,8 @@ func (m *member) Do(ctx context.Context, c session.Change) (r session.Result, er
 	return r, err
 }
 
-// Cancel implements session.Store. It need not handle Creates that arrive
-// later, because a change of a file never does.
+// Cancel implements session.Store. It need not prevent later Creates, because a
+// change of a file, unlike a request to a server, cannot arrive late.
 func (m *member) Cancel(ctx context.Context, creates []session.Change) error {
 	return m.change(ctx, func(st *state) error {
 		for _, c := range creates {

@@ -75,11 +75,10 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 	return f(st)
 }
 
-// update calls f with the current state, and stores it with the changes of f,
-// while no other process can change it. If f returns an error, nothing changes.
-// If the error of update matches errUnknownOutcome, the change may or may not
-// have been made; after any other error it was not. The whole update uses one
-// directory, even if another one is moved to its path meanwhile.
+// update lets f change the state, and stores the result. Meanwhile, no other
+// process can change the state. After errUnknownOutcome, the change may or may
+// not have been made; after any other error, nothing has changed. The update
+// uses one directory, even if another one is moved to its path meanwhile.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	err := d.tryUpdate(ctx, f)
 	if err != nil && !errors.Is(err, errUnknownOutcome) {
@@ -114,7 +113,7 @@ func (d store) tryUpdate(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock locks the store. The kernel unlocks it if this process dies. It polls,
+// lock locks the store until unlock is called or this process dies. It polls,
 // because a call that waits in the kernel would not return when ctx is done.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
