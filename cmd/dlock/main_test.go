@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	if signal.Ignored(syscall.SIGHUP) { // under nohup: catch SIGHUP, so that child processes do not inherit that it is ignored
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: otherwise child processes would ignore SIGHUP, too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary

@@ -42,7 +42,7 @@ func newRun(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-dsn", r.dir + "?session_timeout=5s"}, args...)...)
 	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
-	r.WaitDelay = waitLimit // otherwise Wait would wait for a child that is left behind, which keeps stderr open
+	r.WaitDelay = waitLimit // a leftover child keeps stderr open, which would block Wait
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
 	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
@@ -150,7 +150,7 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 		t.Run(sent.String(), func(t *testing.T) {
 			r := startWorkers(t, "10m")
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
-			if sent != os.Interrupt {                  // the timeout command, or a shell whose terminal closes, sends such signals twice
+			if sent != os.Interrupt {                  // timeout, or a shell whose terminal closes, sends these twice
 				r.readUntil(t, "  leaves  ")
 				require.NoError(t, r.Process.Signal(sent))
 			}

@@ -243,8 +243,8 @@ func TestRunExitStatuses(t *testing.T) {
 	}
 }
 
-// If dlock ran such a command and lost the lock, it would kill the wrong
-// processes, and the command would go on beside the next holder.
+// Without the right /proc, dlock would kill other processes when it loses the
+// lock, and the command would go on beside the next holder.
 func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
 		j := newJob(t, longStore(t), "echo wrong")
@@ -558,7 +558,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sessions, 1)
 	require.NoError(t, os.Remove(sessions[0]))
-	requireContenders(t, dsn, 0) // the request makes the store notice that the session's file is gone
+	requireContenders(t, dsn, 0) // this request makes the store drop the session
 	if rest := j.ends(t, 123); rest != "" {
 		assert.Fail(t, "there was a grace", rest)
 	}
@@ -567,7 +567,7 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 
 func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	dsn := t.TempDir() + "?session_timeout=16s" // the grace for the remaining processes is an eighth of it, 2 s
+	dsn := t.TempDir() + "?session_timeout=16s" // remaining processes get an eighth, 2 s, from SIGTERM to SIGKILL
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
 	r, w, err := os.Pipe() // open until no process of the command is left
