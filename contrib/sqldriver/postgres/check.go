@@ -100,7 +100,8 @@ func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 		Advice: "let the proxy pool sessions, or connect to the server itself; or set notify=false to skip the attempt"}}
 }
 
-// checkSequences checks how close the schema's counter is to sqlstore.MostToken.
+// checkSequences warns if a sequence of the schema has few values left. The
+// sequence counter, which numbers the nodes, ends at sqlstore.MostToken.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	least := int64(math.MaxInt64)
 	var worst string

@@ -76,7 +76,6 @@ func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	assert.NoError(t, second.Delete(t.Context(), "q", next.Place, driver.Released))
 }
 
-// A notice or the next heartbeat must tell an idle holder of its loss.
 func TestAHolderLearnsOfAStepForward(t *testing.T) {
 	t.Parallel()
 	server := withClock(t)

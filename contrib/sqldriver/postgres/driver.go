@@ -37,8 +37,8 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	return &connector{config: config, options: o}, nil
 }
 
-// Options are the settings for [NewConnector]. A zero field means the default
-// of the parameter of the same name in a data source name.
+// Options are the settings for [NewConnector]. A zero field means the default,
+// which is the same as in a data source name.
 type Options struct {
 	// SessionTimeout is how long the database keeps a session without
 	// heartbeats: 500 ms to one hour. Zero means 10 s.
@@ -49,7 +49,8 @@ type Options struct {
 	// hour, and at least SessionTimeout, which is the default. See the package
 	// documentation.
 	Grace time.Duration
-	// EmptyIsNew skips the grace if the schema has had no sessions.
+	// EmptyIsNew skips the grace if the schema has had no sessions. Set it only
+	// in tests, because a schema that has lost its data looks the same.
 	EmptyIsNew bool
 	// NoNotify makes sessions poll instead of using LISTEN.
 	NoNotify bool
@@ -59,11 +60,11 @@ type Options struct {
 // must keep db open until all sessions are closed, and then close it.
 //
 // The driver of db must be package stdlib of pgx/v5. A session that waits for a
-// lock keeps one connection for notices and heartbeats. Each request that takes
-// or releases a lock uses another one for the time of a statement. db needs at
+// lock keeps one connection for LISTEN and heartbeats. A request that takes or
+// releases a lock uses another connection until its statement ends. db needs at
 // least three connections per session. If the program keeps all connections
-// busy, heartbeats have to wait and sessions may end. Errors of calls then say
-// that all connections are in use.
+// busy, heartbeats have to wait, so sessions may end, and calls return errors
+// that say that all connections are in use.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
@@ -89,7 +90,7 @@ type connector struct {
 	db      *sql.DB
 	options options
 	trust   session.Trust
-	graces  sync.Once // for the warning about clients with a longer grace
+	graces  sync.Once // warns once of clients with a longer grace
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
@@ -104,7 +105,7 @@ func (c *connector) Observe(ctx context.Context) (driver.Session, error) {
 	return c.trust.Result(c.begin(ctx, st, st))
 }
 
-// begin begins a session of st. In tests, via wraps st to inject faults.
+// begin begins a session that uses the store via: st itself, except in tests.
 func (c *connector) begin(ctx context.Context, st *store, via session.Store) (*session.Session, error) {
 	return sqlstore.Connect(ctx, st, via, session.Config{Name: "postgres", ID: st.id, Timeout: c.options.Timeout, Server: c.server})
 }

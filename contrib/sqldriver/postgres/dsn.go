@@ -33,7 +33,7 @@ func defaults() options {
 const minConnectTimeout = 500 * time.Millisecond
 
 // parseDSN splits a data source name into the parts for pgx and for this
-// package. No error repeats a part of the password, even an unescaped one.
+// package. No error quotes a part of the password, even if it is not escaped.
 func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	if text != "" && !strings.Contains(text, "://") {
@@ -122,8 +122,8 @@ func urlOf(text string) string {
 	return (&url.URL{Scheme: "postgres", Path: "/", RawQuery: query.Encode()}).String()
 }
 
-// unknownParameter omits the name if hidden is true, because the name may be
-// part of a password with an unescaped question mark or ampersand.
+// If hidden is true, the error of unknownParameter omits the name, which may be
+// a part of the password if the password contains an unescaped ? or &.
 func unknownParameter(name string, hidden bool) error {
 	if ofLibpq.MatchString(name) {
 		return fmt.Errorf("postgres: dsn: parameter %q is of libpq, and pgx does not know it: leave it out", name)

@@ -18,8 +18,8 @@ import (
 // readOnly is the error code of a server, such as a standby, that can't write.
 const readOnly = "25006"
 
-// noRight is the error code for a missing privilege. A procedure may return it
-// after its commit, so it does not prove that nothing has changed.
+// noRight is the error code for a missing privilege. It does not prove that
+// nothing has changed, because a procedure may return it after its commit.
 const noRight = "42501"
 
 // temporary lists error codes, and classes of codes, after which a retry may
@@ -74,12 +74,12 @@ type told struct {
 func (t told) Error() string { return t.text }
 func (t told) Unwrap() error { return t.error }
 
-// refusal matches the line of an error text about the server's refusal of TLS,
-// if more lines follow because pgx has also tried without TLS.
+// refusal matches the line saying that the server refused TLS, if more lines
+// follow. Then pgx has tried without TLS, too, so markError removes this line.
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
-// unchanged lists the errors after which a statement has surely changed
-// nothing. A procedure may return other errors after its commit.
+// unchanged lists errors, other than noRight, that prove that a statement has
+// changed nothing. A procedure may return any other error after its commit.
 var unchanged = []string{
 	"25", "26", "2D", // the server, or the connection, is in the wrong state
 	"3F000", "42", // something is missing or denied

@@ -83,7 +83,7 @@ func TestNoTwoHoldersIfTheSchemaIsLost(t *testing.T) {
 	l.grantsLater(l.server)
 }
 
-// A session whose data are from another era must report that data were lost.
+// The UPDATE makes the data look as if they came from another server.
 func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	server := pgtest.Start(t)
 	lock := mustLock(t, opened(t, server.DSN("empty_is_new=true")))
@@ -93,8 +93,8 @@ func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	require.Equal(t, "lost_data", recipes.LostInfo{Err: lock.Err()}.Reason())
 }
 
-// The same statements created the tables of both servers, so the tables have
-// the same OIDs, and the driver can't tell the servers apart by these.
+// The tables of both servers have the same OIDs, because the same statements
+// created them. So the driver can't tell the servers apart by the OIDs.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)

@@ -58,8 +58,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections occupies all idle connections of db, at least four: enough
-// for Watch, a heartbeat and the listener's second attempt.
+// takeConnections occupies all idle connections of db, at least four. After
+// their release, Watch and a heartbeat need one each, and the listener two.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

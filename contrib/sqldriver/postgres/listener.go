@@ -55,7 +55,8 @@ func (s *store) Subscribe(ctx context.Context, q session.Query) (session.Snapsho
 	return session.LookAt(ctx, s, q)
 }
 
-// Listening implements session.Notifier. Notices never announce new nodes.
+// Listening implements session.Notifier. It returns false if whole is true,
+// because notices never announce new nodes.
 func (s *store) Listening(queue string, whole bool) bool {
 	l := s.listener
 	l.mu.Lock()
@@ -63,8 +64,8 @@ func (s *store) Listening(queue string, whole bool) bool {
 	return !whole && l.connected && l.channels[l.channel(queue)]
 }
 
-// listen subscribes to the notices of a queue. It is best effort, and gives up
-// early enough for the caller to read the queue before the time limit.
+// listen tries to subscribe to the notices of a queue. It gives up after half
+// of a request's time limit, so that its caller has time to read the queue.
 func (l *listener) listen(ctx context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.Timeout)/2)
 	defer cancel()
@@ -78,8 +79,8 @@ func (l *listener) listen(ctx context.Context, queue string) {
 	}
 }
 
-// want asks the method run to subscribe to a channel, and to confirm that
-// through listening. It returns false if that will not happen.
+// want asks the method run to subscribe to a channel. If want returns true, run
+// will send a value to listening when it has subscribed or failed to.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,7 +284,8 @@ func (l *listener) restart() []string {
 	return slices.Collect(maps.Keys(l.channels))
 }
 
-// wanted also wakes the callers of listen whose channel is already subscribed.
+// wanted returns the channels to subscribe to. It wakes the callers of listen
+// whose channel is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -347,7 +349,7 @@ type notice struct {
 
 // parseNotice parses a payload written by the function tell of schema.sql.
 func parseNotice(payload string) (n notice, ok bool) {
-	parts := append(strings.Split(payload, "\n"), "") // an empty proof, unless the payload has one
+	parts := append(strings.Split(payload, "\n"), "") // the proof is empty if the payload has none
 	if len(parts) < 4 {
 		return n, false
 	}

@@ -22,8 +22,8 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	empties(t, s, "q")
 }
 
-// The removal of an orphan may have to wait for a lock on its queue. The
-// session must survive that wait, and the orphan must be removed afterwards.
+// The node of a Create without a reply must be removed, even if the removal has
+// to wait for a lock on the queue. The session must survive that wait.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	var err error
 	for range 5 { // a busy machine may delay heartbeats until the session ends

@@ -14,9 +14,9 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// newPool returns a pool. The server reports success for a commit even if its
-// wait for a standby was cancelled, so the pool calls unconfirmed before the
-// client reads such a reply.
+// newPool returns a pool. If a commit's wait for a standby was cancelled, the
+// server sends a notice and then reports success. On that notice, the pool
+// calls unconfirmed, so that the client does not trust the reply.
 func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
 	pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := &links{dialer: c.config.DialFunc, open: make(map[*link]bool)}

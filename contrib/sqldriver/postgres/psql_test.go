@@ -11,7 +11,7 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// documented is a store on which psql runs statements from two pages of docs.
+// documented is a store for tests that run statements from two pages of docs.
 type documented struct {
 	*caseStore
 	text string // text of the two pages

@@ -50,8 +50,8 @@ type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, oldest, sequences string
 }
 
-// operator matches the operators that newTexts qualifies with pg_catalog,
-// because another user may have created a better match in the search_path.
+// operator matches the operators that newTexts qualifies with pg_catalog. The
+// server might otherwise use those of another user's schema in the search_path.
 var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
 func newTexts(schema string) *texts {
