@@ -15,8 +15,8 @@ const MostToken int64 = 1e18 - 1
 
 const moreGrace = "give all clients the same parameter grace, at least their longest session_timeout"
 
-// Graced records the longest grace of all sessions, as a new session found it.
-// If that is longer than the client's own grace, Graced warns once.
+// Graced is called by each new session. It records the longest grace of all
+// sessions, and warns once if the client's own grace is shorter.
 func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, longest time.Duration) {
 	if p.longest = longest; own < longest {
 		once.Do(func() {
@@ -29,9 +29,9 @@ func (p *Pool) Graced(ctx context.Context, name string, once *sync.Once, own, lo
 var LongOpen = time.Minute
 
 // Check makes the checks that the drivers share. The argument own is the
-// client's own grace, and left is how many connections the server has left. The
-// function oldest reads the ID of the connection with the oldest transaction
-// and its age in seconds, or fails if the user may not see transactions.
+// client's own grace, and left is how many more connections the server accepts.
+// The function oldest reads, for the oldest open transaction, the connection ID
+// and the age in seconds. It fails if the user may not see transactions.
 func (p *Pool) Check(own time.Duration, left int, oldest func(row func(scan func(...any) error) error) error) (found []driver.Finding) {
 	warn := func(advice, text string, args ...any) {
 		found = append(found, driver.Finding{Level: driver.Warning, Text: fmt.Sprintf(text, args...), Advice: advice})

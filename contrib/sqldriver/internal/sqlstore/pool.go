@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// MinConnections is the number that a session needs: one each for changes,
-	// heartbeats, and notices or polling.
+	// MinConnections is how many connections a session needs: one each for
+	// changes, heartbeats, and notices or polling.
 	MinConnections = 3
 	// MaxConnections is the maximum of the max_connections parameter.
 	MaxConnections = 1 << 16
@@ -41,11 +41,10 @@ type Pool struct {
 }
 
 // NewPool returns a pool that borrows connections from shared. If shared is
-// nil, the pool calls open and allows the returned database the given number of
-// connections. It closes connections that were idle for two heartbeat intervals
-// of the given session timeout, so that inactive clients leave connections to
-// other clients. Close closes the database and then calls the end function that
-// open returned.
+// nil, the pool calls open for a database of its own, and limits that database
+// to the given number of connections. It closes connections that were idle for
+// a quarter of the session timeout or a minute, so that the server has room for
+// other clients. Close closes the database and then calls the function end.
 func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
@@ -115,8 +114,8 @@ func (p *Pool) Busy(err error) error {
 		"or allow more with SetMaxOpenConns", driver.ErrUnavailable, s.MaxOpenConnections), []error{driver.ErrUnavailable, err}}
 }
 
-// Slots returns how many requests of callers may run at once, and how to allow
-// more. Two other connections are left for heartbeats and background requests.
+// Slots returns how many requests of callers may run at once, and advice on how
+// to allow more. Two connections are left for heartbeats and background work.
 func (p *Pool) Slots() (n int, more string) {
 	if p.shared != nil {
 		return p.size - 2, "raise SetMaxOpenConns of the *sql.DB, or make fewer calls at once"
@@ -124,7 +123,7 @@ func (p *Pool) Slots() (n int, more string) {
 	return p.size - 2, "raise max_connections, or make fewer calls at once"
 }
 
-// Observes reports whether the session only observes.
+// Observes reports whether the session changes nothing.
 func (p *Pool) Observes() bool { return p.Observing }
 
 // Admit implements [session.Admitter]. It waits while all connections of the
@@ -150,8 +149,8 @@ func (p *Pool) Admit(ctx context.Context) error {
 func (p *Pool) Start(h session.Host) { p.Host = h }
 
 // Known returns the error of a request, or [ErrUnknownSession] if the request
-// did not find the session (known is false). A session that only observes needs
-// no row and no tables in the database, so Known ignores what is missing then.
+// did not find the session (known is false). If the session only observes,
+// Known ignores that the session or the tables are missing.
 func (p *Pool) Known(known bool, err error, missing func(error) bool) error {
 	switch {
 	case !p.Observing:

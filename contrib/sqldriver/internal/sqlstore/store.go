@@ -34,8 +34,8 @@ type Store interface {
 	Observes() bool
 }
 
-// Connect opens st and begins a session. The session's requests go through via,
-// which is st itself except in tests. If Connect fails, it closes st.
+// Connect opens st and begins a session that sends its requests to the store
+// via, which is st itself except in tests. If Connect fails, it closes st.
 func Connect(ctx context.Context, st Store, via session.Store, c session.Config) (*session.Session, error) {
 	c.Requests, c.Busy = st.Slots()
 	err := st.Enough()
@@ -61,9 +61,8 @@ func Connect(ctx context.Context, st Store, via session.Store, c session.Config)
 	return s, err
 }
 
-// Limit returns the time limit for a request, as package session sets it for
-// most requests. The drivers set it for the others, and for waits in the
-// server.
+// Limit returns the time limit for a request, which package session sets for
+// most requests. The drivers set it for Walk and for lock waits in the server.
 func Limit(timeout time.Duration) time.Duration { return max(timeout/4, 2*time.Second) }
 
 // ConnectLimit returns the timeout for opening a connection. database/sql opens
@@ -76,8 +75,8 @@ func ConnectLimit(timeout time.Duration) time.Duration { return max(timeout/2, 5
 // that no cancelled change takes effect late.
 type Generation struct{ raised atomic.Int64 }
 
-// Send calls send with the generation. It calls send again if the database
-// refused the change because a concurrent Cancel has raised the generation.
+// Send calls the function send with the generation. It repeats the call if the
+// database refused the change after a concurrent Cancel raised the generation.
 func (g *Generation) Send(send func(generation int64) error) error {
 	for {
 		raised := g.raised.Load()
