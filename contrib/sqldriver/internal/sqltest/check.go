@@ -16,8 +16,8 @@ import (
 )
 
 // CheckOfOthers checks that doctor reports another client's longer grace, and
-// the oldest open transaction. The statement snapshot begins a transaction, and
-// the query who returns its connection's ID. No other transaction may be open.
+// the oldest open transaction. The statement snapshot begins that transaction,
+// which must be the only one. The query who returns the ID of its connection.
 func CheckOfOthers(t *testing.T, d driver.Driver, dsn func(params ...string) string, db *sql.DB, snapshot, who string) {
 	_, err := testenv.Connect(t, d, dsn("session_timeout=10s", "grace=1h"))
 	require.NoError(t, err)

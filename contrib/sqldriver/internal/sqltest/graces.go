@@ -11,9 +11,9 @@ import (
 )
 
 // Graces checks that the longest grace of any session applies to all, as long
-// as that session exists. The function database creates a database and returns
-// functions for it. The statement lose makes its data look as if they came from
-// another server, and rest reads the remaining grace in seconds.
+// as that session exists. The function database creates a database. The
+// statement lose makes the data look as if they came from another server. The
+// query rest returns how many seconds of the grace are left.
 func Graces(t *testing.T, d driver.Driver, database func() (dsn func(...string) string, query func(string) string), lose, rest string) {
 	for closed, want := range map[bool]float64{false: 3600, true: 10} {
 		dsn, query := database()

@@ -45,8 +45,8 @@ func (l *Loss) Hold() {
 }
 
 // GrantsLater checks that a contender with a new client gets the lock only
-// after the holder has noticed its loss. It removes empty_is_new from the
-// contender's data source name, because this parameter could skip the grace.
+// after the holder has learned that its own is lost. The parameter empty_is_new
+// could skip the grace, so GrantsLater removes it from dsn.
 func (l *Loss) GrantsLater(dsn string) *dlock.Lock {
 	l.Helper()
 	if l.Holder.Err() != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// ConnectionsAtRest checks that clients that hold a lock or wait for it soon
-// need only one connection each, even after a burst of calls. The function open
-// returns a new client, with a session timeout of a few seconds. The function
-// count returns how many connections all clients have to the server.
+// ConnectionsAtRest checks that, after a burst of calls, clients close all
+// connections but one, although each holds a lock or waits for it. The function
+// open returns a new client, with a session timeout of a few seconds. The
+// function count returns how many connections all clients have to the server.
 func ConnectionsAtRest(t *testing.T, open func() *dlock.Client, count func() int) {
 	const clients = 6
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Silence is a proxy that simulates a firewall, which drops connections without
+// Silence is a proxy that simulates a firewall that drops connections without
 // closing them. It affects the connections opened by its Dial method.
 type Silence struct {
 	*testenv.Proxy
@@ -27,7 +27,7 @@ type Silence struct {
 	mu     sync.Mutex
 	texts  []string // guarded by mu
 	opened int      // connections so far; guarded by mu
-	silent int      // how many connections, from the first on, forget has silenced; guarded by mu
+	silent int      // connections with a lower number are silent; guarded by mu
 }
 
 func NewSilence(t *testing.T, addr string) *Silence {
@@ -37,7 +37,7 @@ func NewSilence(t *testing.T, addr string) *Silence {
 	return s
 }
 
-// lost is the operation of a request that never arrives.
+// lost marks requests that the proxy never passes on.
 const lost = 1
 
 // protocol treats each chunk of bytes from the client as a request.
@@ -104,9 +104,9 @@ func (s *Silence) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 type Connecting func(t *testing.T) (driver.Session, *Silence)
 
 // SilentConnection checks that requests on a connection that falls silent
-// return, even without a deadline. The function sent encodes a name as in a
-// request. The function dead adds an expired session, with a node in the queue
-// "queue", to the database of the given session.
+// return, even without a deadline. The function sent returns a queue's name as
+// requests contain it. The function dead adds an expired session, with a node
+// in the queue "queue", to the database of the given session.
 func SilentConnection(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
 	silentBackground(t, connect, sent, dead)
 	type request func(ctx context.Context, s driver.Session, own driver.Joined) error
@@ -145,8 +145,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			return driver.Inspect(s).Remove(ctx, "queue", own.Place)
 		},
 		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			// Delete must succeed, because it repeats its request on another
-			// connection.
+			// Delete must repeat its request on another connection and succeed.
+			// The test expects ErrUnavailable, as from the other methods.
 			if err := s.Delete(ctx, "queue", own.Place, driver.Released); err != nil {
 				return errors.New("the second request of Delete has failed: " + err.Error())
 			}
@@ -247,7 +247,7 @@ func ForgottenConnections(t *testing.T, connect Connecting) {
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // SilentServer checks that the error of Connect names a server that accepts the
-// connection but sends nothing. The function connect must reach addr by dial.
+// connection but sends nothing. The function connect must call dial for addr.
 func SilentServer(t *testing.T, connect func(ctx context.Context, addr string, dial Dial) error, want Refusal) {
 	t.Helper()
 	server, err := testenv.Listen()

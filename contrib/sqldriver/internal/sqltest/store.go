@@ -24,8 +24,8 @@ type Store struct {
 	Admin   *sql.DB
 	Outages bool // the test sometimes kills the server, so Exec ignores errors
 
-	// Begin begins a session. It connects by dial, and its requests go through
-	// the store that wrap returns.
+	// Begin begins a session that opens connections with dial and sends its
+	// requests to the store that wrap returns.
 	Begin func(ctx context.Context, dial Dial, wrap func(session.Store) session.Store) (*session.Session, error)
 	// Connector returns a connector without faults.
 	Connector func() driver.Connector
@@ -106,8 +106,7 @@ func Conformance(newStore func(t *testing.T) driver.Connector, timeout time.Dura
 	of := func(c driver.Connector) *Store { return c.(interface{ itself() *Store }).itself() }
 	c := dlocktest.Config{
 		New: newStore,
-		// No store is near a roll-over, because the counter that all queues
-		// share has 18 digits.
+		// All queues share a counter of 18 digits, which no test can use up.
 		NewNearRollOver: newStore,
 		SessionTimeout:  timeout,
 		Timeout:         plant.CaseTimeout(),
