@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// database is a database with the tables dlock_fence and account, used at one
-// isolation level.
+// database holds the tables dlock_fence and account. Its transactions all have
+// the same isolation level.
 type database struct {
 	*sql.DB
 	name  string // database and isolation level, for subtests
