@@ -37,16 +37,16 @@ type backend struct {
 
 	mu      sync.Mutex
 	own     map[int64]*node // nodes returned by Create, by token
-	sent    map[int64]*node // nodes of Creates without a reply yet, by session.Change.Number
+	sent    map[int64]*node // nodes of unanswered Creates, by session.Change.Number
 	numbers map[string]*numbers
-	lost    int64 // highest number whose key a late request may remove: see numbers
+	lost    int64 // numbers in a new queue start after this one: see numbers
 }
 
 type node struct {
 	queue  string
 	number int64
 	data   []byte
-	far    farNodes // keys to watch when the node first waits
+	far    farNodes // for the first Subscribe, which clears it
 
 	// The fields below are guarded by backend.mu.
 	uses int  // 1 while the session has the node, plus 1 for each removal in flight
@@ -84,7 +84,7 @@ func (b *backend) End(ctx context.Context) (err error) {
 			return classify(ctx, err)
 		}
 	}
-	for { // retry: closeSilent may have closed the connection to a server that soon answers again
+	for { // retry, because closeSilent may have closed the connection
 		_, err = b.client.Revoke(ctx, b.id)
 		if code(err) != codes.Unavailable || !session.Sleep(ctx, 50*time.Millisecond) {
 			break
@@ -127,8 +127,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// create makes the node and lists the nodes ahead of it in one transaction. If
-// a proxy delivers it twice, the second reply lists the new node itself.
+// create makes a node and lists the nodes ahead of it, in one transaction. If a
+// proxy sends the transaction twice, the second list includes the node itself.
 func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {
 	f, use, announced := b.listener.use(c.Queue)
 	n := b.take(c)
@@ -162,9 +162,9 @@ func (b *backend) create(ctx context.Context, c session.Change) (r session.Resul
 	return r, nil
 }
 
-// commit runs a transaction that must not take effect late: once Cancel has
-// removed nodes, etcd rejects every transaction that was sent earlier. commit
-// sends a rejected transaction again, because its caller still waits for it.
+// commit runs a transaction that etcd rejects if a Cancel has succeeded since
+// the transaction was sent: a cancelled Create must not take effect late. This
+// hits transactions that were not cancelled, too, so commit sends them again.
 func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	key := b.settings.cancelled(b.id)
 	for {
@@ -182,11 +182,11 @@ func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.Tx
 	}
 }
 
-// undo handles the error of a Create. If the Create has left no node behind,
-// undo frees the node's key and marks err as a refusal.
+// undo handles the error of a Create. If the Create certainly leaves no node,
+// undo frees the key for other nodes and returns err as a refusal.
 func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	refused := isRefusal(err)
-	if errors.Is(err, rpctypes.ErrNoSpace) { // etcd may have made the node, because it checks its space again afterwards
+	if errors.Is(err, rpctypes.ErrNoSpace) { // etcd may have made the node nevertheless
 		_, failed := b.commit(ctx, b.deletes(c)...)
 		refused = failed == nil
 	}
@@ -198,8 +198,8 @@ func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 }
 
 // Cancel implements [session.Store]. If etcd is out of space, Cancel removes
-// the nodes but returns an error, because etcd would still accept Creates that
-// arrive later.
+// the nodes but returns an error, because it can't write the key that makes
+// etcd reject late Creates.
 func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	return b.ask(ctx, func(ctx context.Context) error {
 		deletes := b.deletes(creates...)
@@ -265,7 +265,7 @@ func (b *backend) change(ctx context.Context, n *node, token int64, then ...clie
 
 // remove deletes a node's key without checking its revision, because the check
 // would take a tenth of the server's time when locks are free. A late request
-// could therefore remove a later node with the same key: see numbers.
+// could then remove a later node with the same key: numbers prevents this.
 func (b *backend) remove(ctx context.Context, n *node, token int64) error {
 	b.mu.Lock()
 	if b.own[token] != n {

@@ -114,7 +114,7 @@ func (c *connector) checkMembers(ctx context.Context, client *clientv3.Client) (
 	return found
 }
 
-// isProxy tells an etcd grpc-proxy by its lack of the gRPC health service.
+// isProxy recognizes an etcd grpc-proxy: it has no gRPC health service.
 func isProxy(ctx context.Context, client *clientv3.Client, endpoint string) bool {
 	conn, err := client.Dial(endpoint)
 	if err == nil {

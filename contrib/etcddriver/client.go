@@ -76,8 +76,8 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns the connector of one session, with the current login and
-// endpoints of the existing client, if there is one.
+// following returns a connector for one new session. If NewConnector was given
+// a client, the connector has that client's current login and endpoints.
 func (c *connector) following() (*connector, error) {
 	s := *c.settings
 	own := &connector{&s, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}

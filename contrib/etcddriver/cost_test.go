@@ -58,8 +58,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	return l
 }
 
-// handOver lets the next contender wait, and then unlocks. It returns the next
-// lock, and how many requests each of the two made.
+// handOver unlocks held once next waits. It returns the lock of next, and how
+// many requests the old holder and the waiter made.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -68,9 +68,9 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// A waiter makes an additional request, to list the queue, in two cases: if its
-// session waits in this queue for the first time, or if the holder's session
-// has never waited in it and therefore does not announce its release.
+// The first two rounds take more requests. A waiter lists the queue if its
+// session waits there for the first time, and also if the holder's session has
+// never waited there, because the release is then not announced.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)
@@ -83,7 +83,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		if time.Since(began) < 300*time.Millisecond {
 			require.Equal(t, 1, released, "the holder, round %d", round)
 			require.Equal(t, want, waited, "the waiter, round %d", round)
-		} else { // after 300 ms, a holder lists the queue to watch its own node
+		} else { // after 300 ms, a holder also lists the queue
 			require.LessOrEqual(t, released, 2, "the holder, round %d", round)
 			require.LessOrEqual(t, waited, want+1, "the waiter, round %d", round)
 		}

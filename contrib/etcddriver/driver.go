@@ -52,7 +52,7 @@ type Driver struct {
 // so that a session survives their renewal. Before the first session, errors
 // due to files, certificates, user or password don't match
 // driver.ErrUnavailable, because retrying is pointless. Once a session has
-// begun, they do match, because an operator may be replacing what was right.
+// begun, they do match, because an operator may be replacing credentials.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -77,7 +77,7 @@ type connector struct {
 	dial  []grpc.DialOption
 	trust *session.Trust
 
-	// The fields below are per session, because dialed copies the connector.
+	// Each session has a copy of the connector, with its own seen and conns.
 	seen  *seen
 	conns *conns
 }
@@ -105,8 +105,8 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 }
 
 // checkLayout rejects a prefix with another layout version, and stores the
-// version in a new prefix. It also fails if the user may not read keys, which
-// creating a lease would not show.
+// version in a new prefix. It also fails if the user lacks the permission to
+// read keys, because creating a lease succeeds without it.
 func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, writes bool) error {
 	key := c.settings.layoutKey()
 	reply, err := client.Get(ctx, key)
@@ -119,7 +119,7 @@ func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, wr
 			Then(clientv3.OpPut(key, layout)).Else(clientv3.OpGet(key)).Commit()
 		if err == nil {
 			stored = put.Responses[0].GetResponseRange().GetKvs()
-		} else if code(err) != codes.PermissionDenied { // a user who may only read stores no version
+		} else if code(err) != codes.PermissionDenied { // a read-only user can't store the version
 			return c.connectError(ctx, err)
 		}
 	}
@@ -175,8 +175,8 @@ func (b *backend) config(timeout time.Duration) session.Config {
 }
 
 // connectError returns the error for a failed Connect. If a certificate was
-// rejected, that is the error of the TLS handshake, because err may say only
-// that the connection broke.
+// rejected, it returns the TLS handshake's error in place of err, which may say
+// only that the connection broke.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
 		if c.lacksTLS(ctx) {
@@ -190,7 +190,7 @@ func (c *connector) connectError(ctx context.Context, err error) error {
 	return fmt.Errorf("etcddriver: connect: %w", classify(ctx, c.settings.locate(err)))
 }
 
-// locate adds all servers' addresses to err. The library names one at most.
+// locate adds all servers' addresses to err, which has at most one of them.
 func (s *settings) locate(err error) error {
 	if errors.As(err, new(rpctypes.EtcdError)) || isPermanent(err) || errors.Is(err, driver.ErrUnavailable) {
 		return err
@@ -289,9 +289,9 @@ func (c *connector) intercept(
 	})
 }
 
-// askAnother retries a request at other servers if a learner refuses it, as may
-// happen before the voting members are connected. A request that is safe to
-// repeat is also retried after a server did not answer in time.
+// askAnother sends a request. If a learner refuses it, askAnother retries for
+// about two seconds, because other members may not be connected yet. A request
+// that is safe to repeat is also retried if a server does not answer in time.
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	safe := false
 	switch request.(type) {

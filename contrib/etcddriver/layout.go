@@ -25,8 +25,8 @@ func (s *settings) layoutKey() string             { return s.prefix + "//layout"
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the key that Cancel changes. Each change of this key makes
-// etcd reject the Creates that the session has sent earlier.
+// cancelled returns the key that Cancel changes. A Create that the session sent
+// before such a change is rejected if it reaches etcd afterwards.
 func (s *settings) cancelled(session clientv3.LeaseID) string {
 	return s.prefix + "//cancelled/" + sessionName(session)
 }
@@ -38,7 +38,7 @@ func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" +
 func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
 // released returns the key that announces a release. It sorts just before the
-// keys of the queue: a watch starts with it, and a list starts after it.
+// nodes' keys, so that one watch can cover all of them, but lists can omit it.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
 // nodeID returns the last part of a node's key: session and number.
@@ -64,8 +64,8 @@ type member struct {
 	data    []byte
 }
 
-// proof identifies the node: see session.Node. It need not be secret, because
-// only a client that may write the queue's keys can make etcd send an event.
+// proof returns the Proof of a session.Node. It need not be secret, because no
+// client can fake an event without permission to write the queue's keys.
 func (m member) proof() string { return strconv.FormatInt(m.created, 10) }
 
 // parseNode parses a node's key and value. It returns false for keys that are
@@ -111,9 +111,9 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-// nodesOf returns the nodes. Only those of this session have their tokens, so
-// that it takes no other node for its own: in a restored backup, a node of
-// another session may have the name and the token of a lost one.
+// nodesOf returns the nodes, with tokens only for this session's own. In a
+// restored backup, another session's node may have the name and token of a node
+// that this session has lost, and must not be taken for it.
 func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
 		n := session.Node{Name: m.Name, Proof: m.proof()}

@@ -55,7 +55,7 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 // Reads must be linearizable. A lagging server answers a serializable read from
 // old data, so two contenders might be granted the same lock.
 func TestNoReadMayBeOld(t *testing.T) {
-	var reads sync.Map // set of the kinds of reads that were made
+	var reads sync.Map // set of {CountOnly, KeysOnly, has a range}
 	s := connectThrough(t, func(request, _ any, send func() error) error {
 		if r, ok := request.(*pb.RangeRequest); ok {
 			reads.Store([3]bool{r.CountOnly, r.KeysOnly, r.RangeEnd != nil}, nil)

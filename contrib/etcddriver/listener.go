@@ -30,7 +30,7 @@ type listener struct {
 	running  bool                 // whether run is running
 	queues   map[string]*followed // by queue
 	byID     map[int64]*followed  // by the IDs of the open watches
-	last     int64                // latest watch ID or use number, which share this counter
+	last     int64                // counter for watch IDs and followed.use
 	stream   pb.Watch_WatchClient // nil while there is none
 	end      func()               // closes stream
 	revision int64                // newest revision received on the stream
@@ -46,19 +46,19 @@ type followed struct {
 	again   bool              // events may have been missed before these watches opened
 	opening int               // how many watches are not open yet
 	opened  chan struct{}     // closed when all watches are open
-	live    bool              // nodes is complete: the queue was listed after the watches opened
+	live    bool              // whether the queue was listed since the watches opened
 	nodes   map[string]member // by the last part of the key
 	early   []*mvccpb.Event   // events that arrived before live was set
 	used    driver.Instant
-	use     int64 // number of the latest use
+	use     int64 // changes whenever the session uses the queue
 	told    bool  // Delete may have written the key that announces a release
 }
 
 // A waiter is far behind if its predecessor has at least farBehind nodes ahead.
 // The waiter's session then watches only the waiter's own node and the
 // predecessor, because sending every change of the queue to each of n waiters
-// takes n*n messages. Two separate watches may report events in the wrong
-// order. So they announce no release: the waiter's own node might be gone, too.
+// takes n*n messages. When the predecessor goes, the waiter lists the queue,
+// because the watches may report out of order, and its own node may be gone.
 var farBehind = 16
 
 // farNodes has the keys to watch for a node that is far behind: see farBehind.
@@ -125,9 +125,9 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 	return session.LookAt(ctx, b, q)
 }
 
-// follow opens watches of a queue, unless they are open or opening. If far has
-// keys, it watches only these keys, unless the session has used the queue since
-// the Create that chose them. opened is closed when the watches are open.
+// follow makes sure that a queue is watched. If far has keys, only these are
+// watched, unless the session has used the queue since the Create that chose
+// them. follow returns a channel that is closed when the watches are open.
 func (l *listener) follow(queue string, far farNodes) (opened <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +167,8 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// receive opens a stream and passes on its events until it is lost. A server
-// without a leader ends the stream.
+// receive opens a stream and passes on events until the stream ends, as it does
+// when the server has no leader.
 func (l *listener) receive(ctx context.Context) {
 	ctx, end := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer end()
@@ -258,8 +258,8 @@ func (l *listener) pass(reply *pb.WatchResponse) bool {
 }
 
 // apply passes on events in the order of their revisions. Until the queue has
-// been listed, apply keeps events for later, because they may concern nodes
-// that the list shows.
+// been listed, apply keeps events for later, because the list may still show a
+// node whose removal an event has reported.
 func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	if !f.live {
 		f.early = append(f.early, events...)
@@ -296,9 +296,9 @@ func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	}
 }
 
-// use marks a queue as used, and returns it if its watches are open. It also
-// returns the number of this use (zero while the session waits in the queue),
-// and whether the watches announce every change of the queue.
+// use marks a queue as used. It returns the state of the watches if these are
+// open, the new value of followed.use (zero while the session waits in the
+// queue), and whether the watches report every change of the queue.
 func (l *listener) use(queue string) (open *followed, use int64, announced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +323,7 @@ func (l *listener) touch(f *followed) {
 }
 
 // learn adds nodes from a list that was requested when the watches were open.
-// It keeps the nodes already known: earlier events for them may still arrive.
+// Known nodes stay as they are, because older events for them may still arrive.
 func (l *listener) learn(open *followed, members []member) {
 	if open == nil {
 		return
@@ -343,8 +343,8 @@ func (l *listener) learn(open *followed, members []member) {
 }
 
 // tell reports whether Delete should announce a release: only if the session
-// follows the queue. tell marks the queue as used, because stopUnused would
-// otherwise miss the announcement if Delete has not written it yet.
+// follows the queue. tell marks the queue as used, so that stopUnused does not
+// try to remove the announcement before Delete has written it.
 func (l *listener) tell(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -396,8 +396,8 @@ func (l *listener) check(newest int64) {
 const stopAfter = 10 * time.Second
 
 // stopUnused stops following queues in which the session does not wait and that
-// it has not used for the given time. It also removes the keys that announce
-// releases. If that fails, etcd removes them with the session.
+// it has not used for the given time. In these queues, it also deletes the key
+// that announces releases. If this fails, the key ends with the session.
 func (l *listener) stopUnused(ctx context.Context, after time.Duration) {
 	for _, f := range l.unused(after) {
 		if f.told {

@@ -30,7 +30,7 @@ func (s opened) key(t *testing.T, p driver.Place) string {
 	return nodeID(s.b.id, n.number)
 }
 
-// To list a queue, etcd visits every key used since the last compaction.
+// New keys would slow down lists, which visit all keys since a compaction.
 func TestALockUsesTheKeyOfTheLockBefore(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix())
@@ -119,7 +119,7 @@ func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 
 	next := create(t, s, "q", "h-W-")
 	close(send)
-	require.NoError(t, <-second) // its reply was lost, and the repeat found no node
+	require.NoError(t, <-second) // not ErrGone, because its first reply was lost
 	s.has(t, next.Node)
 }
 
@@ -173,8 +173,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	s.has(t, next.Node)
 }
 
-// When etcd is out of space, clients retry Create until an operator frees some.
-// The driver must not keep a record of each of these Creates.
+// When etcd is full, clients retry Create until an operator frees space. The
+// driver must not keep a record of each of these Creates.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -213,8 +213,8 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// If the reply to a Create was lost, its node must be removed even if etcd is
-// out of space and therefore rejects the key that cancels the Create.
+// Without space, etcd can't store the key that cancels a Create whose reply was
+// lost. The driver must remove the node all the same.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)
@@ -265,8 +265,8 @@ func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	}
 }
 
-// When a connection breaks, all Creates in flight lose their replies. A few
-// requests must remove all their nodes, because these block the lock.
+// When a connection breaks, all Creates in flight lose their replies. Their
+// nodes block the lock, so the driver must remove many with each request.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const unanswered = 1000
 	server := etcdtest.Shared(t)
@@ -300,7 +300,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	close(broken)
 	calls.Wait()
 	s.leavesNothing(t, "q")
-	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // one for every 127 Creates, some for the first few, and retries
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 8 for 127 Creates each, a few small ones, retries
 
 	client := pb.NewKVClient(raw(t, server).ActiveConnection())
 	for range unanswered / 2 {

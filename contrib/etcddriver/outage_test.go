@@ -172,8 +172,8 @@ func TestARestoredBackupEndsTheSession(t *testing.T) {
 	require.NoError(t, connectTo(t, "etcd://"+server.Addr()+"/locks").Err())
 }
 
-// Another session raises the revision of the restored store to what it was
-// before, so that the first session can't notice the restoration by it.
+// A node of another session raises the restored store's revision to its old
+// value, so the revision does not tell the first session about the restore.
 func TestANodeInARestoredBackupIsNotTakenForTheOwn(t *testing.T) {
 	t.Parallel()
 	server, s, lost := restored(t)
@@ -296,7 +296,7 @@ func TestEachAddressOfAHostIsTried(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The session timeout of an hour must not make requests wait for minutes.
+// Requests fail within seconds even if the session timeout is an hour.
 func TestASilentConnectionIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	st := newStore(t, etcdtest.Shared(t), longSession)

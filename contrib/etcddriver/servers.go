@@ -138,8 +138,8 @@ func (c *conn) Close() error {
 }
 
 // closeSilent closes the connections that have received nothing since a request
-// was sent, provided that ctx has timed out. If server is not nil, it closes
-// only those to this server. gRPC would take over ten seconds to replace them.
+// was sent, if ctx has timed out. If server is not nil, it closes only those to
+// this server. gRPC itself would keep them for more than ten seconds.
 func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -153,9 +153,9 @@ func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Add
 	}
 }
 
-// connect dials a server. If its host has several addresses, each session and
-// each dial begins with the next one, because the server at an address may
-// accept connections but never answer.
+// connect dials a server. If the host name has several addresses, each session
+// and each dial tries the next address first, because a server may accept
+// connections but never answer.
 func (c *connector) connect(ctx context.Context, server string) (net.Conn, error) {
 	first := server
 	host, port, _ := net.SplitHostPort(server)

@@ -85,8 +85,8 @@ func (s opened) handles(t *testing.T, n driver.Joined, list []member, name strin
 	})
 }
 
-// When a list shows a node, the event for the removal of the previous node with
-// the same key may not have arrived yet.
+// Nodes reuse keys. After a list has shown a node, an event may still report
+// that the previous node with this key was removed.
 func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -235,7 +235,6 @@ func TestASessionLeavesNoKeyInAQueueThatItStopsFollowing(t *testing.T) {
 	before := q.used
 	require.NoError(t, s.Delete(within(t), "q", j.Place, driver.Released))
 	require.EqualValues(t, 1, keys())
-	// Delete must mark the queue as used, or the key could stay.
 	require.NotEqual(t, before, q.used)
 	s.b.listener.stopUnused(within(t), 0)
 	eventually(t, func() bool { return keys() == 0 })
@@ -247,8 +246,8 @@ func waitFarBehind(t *testing.T, n int) {
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line opens a session holder with four nodes ahead in a queue, and a session
-// waiter with the node last, which waits behind them. l is the link of waiter.
+// line fills a queue with four nodes of one session. Behind them, another
+// session waits with the last node. The link l is that of the waiting session.
 func line(t *testing.T) (holder opened, ahead []driver.Joined, waiter opened, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
