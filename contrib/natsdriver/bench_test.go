@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ways returns dlock, and the two locks that pages about NATS show. Both create
-// a key that expires. If it exists, the first polls, and the second watches it.
+// ways returns dlock, and two locks from pages about NATS. These two create a
+// key that expires. While the key exists, one of them polls, the other watches.
 func ways(b *testing.B) []testenv.Way {
 	server := natstest.Start(b)
 	bucket := func() jetstream.KeyValue {
@@ -93,7 +93,7 @@ func BenchmarkCrowd(b *testing.B) {
 					for _, once := range contenders {
 						all.Go(func() {
 							if err := once(); err != nil {
-								b.Log(err) // an unlock without an answer in time is repeated
+								b.Log(err) // not fatal, because dlock retries a failed unlock
 							}
 						})
 					}

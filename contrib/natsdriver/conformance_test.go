@@ -59,7 +59,7 @@ func TestConformanceOnACluster(t *testing.T) {
 }
 
 func config(open func(t *testing.T, parameters string) *connector) dlocktest.Config {
-	var lossy sync.Map // by test: nil if NewLossy wants the connector, then the connector
+	var lossy sync.Map // connector by test, or nil while NewLossy makes it
 	config := castest.Config(func(t *testing.T) func() cas.KV {
 		parameters := "session_timeout=1s&empty_is_new=true"
 		if _, ok := lossy.Load(t); ok {
@@ -83,7 +83,7 @@ func removeStream(t testing.TB, c *connector) {
 	require.NoError(t, begun(t, c).api(t.Context(), "STREAM.DELETE", "", struct{}{}, new(any)))
 }
 
-// begun returns a KV that knows the generation.
+// begun returns a KV whose Generation method has succeeded.
 func begun(t testing.TB, c *connector) *kv {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 // link is one connection of a session.
 type link struct {
 	*nats.Conn
-	silence   *time.Timer // closes the connection if no leader has answered for long, as when the server is cut off from the others
-	confirmed atomic.Bool // whether the session's data were found to be still there since the connection was made
+	silence   *time.Timer // closes the connection if no leader answers in time
+	confirmed atomic.Bool // whether confirm has succeeded on this connection
 }
 
 // client returns the connection, and makes it if there is none.
@@ -47,8 +47,8 @@ func (kv *kv) client(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// dial connects to one of the servers. The connection closes when the server
-// refuses something, so that no request waits for an answer that does not come.
+// dial connects to one of the servers. An asynchronous error, such as a missing
+// permission, closes the connection, so that no request waits in vain.
 func (kv *kv) dial(ctx context.Context) (*link, error) {
 	o, err := kv.settings.options(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (kv *kv) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// explain returns the error of a request without an answer.
+// explain returns the error for a request that got no answer.
 func (l *link) explain(err error, subject string) error {
 	denied := fmt.Errorf("the user lacks a permission, see the package documentation of natsdriver: %w", cmp.Or(l.LastError(), err))
 	lacks := func(what string) bool {
@@ -93,7 +93,7 @@ func (l *link) explain(err error, subject string) error {
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, err)
 }
 
-// dialer dials until its context ends, which also closes the connections.
+// dialer makes connections that close when the context life ends.
 type dialer struct {
 	life  context.Context
 	of    nats.Options

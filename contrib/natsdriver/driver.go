@@ -59,7 +59,7 @@ func newConnector(s *settings, err error, what string) (driver.Connector, error)
 type connector struct {
 	settings *settings
 	trust    session.Trust
-	met      sync.Map // from a generation to when this process first saw it
+	met      sync.Map // when this process first saw each generation
 }
 
 // Connect begins a session. It creates the stream if there is none.

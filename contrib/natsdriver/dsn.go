@@ -17,21 +17,21 @@ import (
 // settings is a parsed data source name, or what NewConnector was given. It is
 // immutable.
 type settings struct {
-	// options returns the options of a new connection. As a function, it reads
-	// files again, and printing the settings reveals no password.
+	// options returns the options of a new connection, with files read again.
+	// Because it is a function, printing the settings reveals no password.
 	options  func(context.Context) (nats.Options, error)
 	servers  string // for messages
 	stream   string
 	timeout  time.Duration
 	grace    time.Duration // how long no session begins after a loss of data
-	replicas int           // zero means one for a new stream, and any number for an existing one
-	emptyNew bool          // whether a stream without messages needs no grace
+	replicas int           // zero: 1 for a new stream, any for an existing one
+	emptyNew bool          // no grace if the stream has no messages
 }
 
 // requestTime limits a request for which package session sets no limit.
 func (s *settings) requestTime() time.Duration { return max(s.timeout/4, 2*time.Second) }
 
-// newSettings parses parameters. It gets those of a connection in ofConnection.
+// newSettings parses parameters, which may include those in ofConnection.
 func newSettings(stream, parameters string, ofConnection dsn.Parameters) (*settings, error) {
 	s := &settings{stream: cmp.Or(stream, "dlock"), timeout: 20 * time.Second}
 	p := dsn.Parameters{
@@ -103,7 +103,7 @@ func parseDSN(text string, password func(context.Context) (string, error)) (*set
 	return s, nil
 }
 
-// useKey makes the user log in with the key in a file, if one is given.
+// useKey makes o log in with the key file creds or seed, if either is set.
 func useKey(o *nats.Options, creds, seed string) error {
 	switch {
 	case creds != "":

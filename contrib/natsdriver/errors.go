@@ -41,7 +41,7 @@ func mark(e *jetstream.APIError) error {
 	return session.Refused(e)
 }
 
-// dialError returns the error of a connection that was not made.
+// dialError returns the error for a failed attempt to connect.
 func dialError(err error) error {
 	if dsn.Untrusted(err) || errors.As(err, new(serverError)) || isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired,
 		nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported) {

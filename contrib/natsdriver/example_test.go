@@ -23,7 +23,7 @@ func Example() {
 	defer lock.Unlock()
 }
 
-// A program that has a connection passes it on.
+// This example uses the servers and login of the program's own connection.
 func ExampleNewConnector() {
 	nc, err := nats.Connect("nats://nats1,nats2,nats3", nats.UserCredentials("/etc/app/nats.creds"))
 	if err != nil {

@@ -27,13 +27,13 @@ type kv struct {
 	met      *sync.Map // see connector
 
 	clustered bool
-	name      string      // of the generation; empty until the session has begun
+	name      string      // the session's generation; empty until the session begins
 	lost      atomic.Bool // whether the session must not write any more
 
-	turn  chan struct{} // locks the fields below; unlike a mutex, it lets ctx end a wait
-	link  *link         // the latest one, or nil
-	avoid string        // address of the link that has broken; empty if the last dial failed
-	found []string      // servers that the links have heard of
+	turn  chan struct{} // guards the fields below; a wait can be cancelled
+	link  *link         // latest connection, or nil
+	avoid string        // address that the next dial skips, or empty
+	found []string      // servers discovered through connections
 }
 
 var (
@@ -42,12 +42,12 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. A batch of two conditional messages
-// takes ten times as long on a single server, and in a cluster, those of a
-// session would conflict.
+// Unguarded implements [cas.Unguarded]. Checking a second key takes a batch of
+// two messages. On a single server, a batch takes ten times as long as a
+// message. In a cluster, batches of the same session would conflict.
 func (kv *kv) Unguarded() bool { return true }
 
-// subject returns the subject of a key. Keys that begin with n/ mean notices.
+// subject converts a key to a subject. Keys of notices begin with n/.
 func (s *settings) subject(key string) string {
 	return s.stream + "." + strings.ReplaceAll(key, "/", ".")
 }
@@ -95,7 +95,7 @@ func (kv *kv) api(ctx context.Context, what, rest string, body, answer any) erro
 	return kv.ask(ctx, &nats.Msg{Subject: subject, Data: []byte(text(body))}, answer)
 }
 
-// text returns v as JSON. It is for types with which this never fails.
+// text returns v as JSON. It is only for values that can't fail to marshal.
 func text(v any) string {
 	b, _ := json.Marshal(v)
 	return string(b)
@@ -127,8 +127,8 @@ func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 	return e, err
 }
 
-// Scan implements [cas.KV]. It begins with what has not changed for longest,
-// which is what Tidy looks for, in case ctx ends before all is read.
+// Scan implements [cas.KV]. It reads the oldest entries first, because Tidy
+// looks for these, and ctx may end before all entries are read.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
 		e, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
@@ -149,7 +149,7 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 	}
 	m := nats.NewMsg(kv.settings.subject(e.Key))
 	if m.Data = e.Value; e.Value == nil {
-		m.Header.Set(nats.MsgTTLHdr, "1h") // later messages have greater sequences even after this one is gone
+		m.Header.Set(nats.MsgTTLHdr, "1h") // may expire: later messages have greater sequences anyway
 	}
 	if e.Note != "" {
 		m.Header.Set(noteHeader, e.Note)
@@ -171,8 +171,8 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 
 const noteHeader = "Dlock-Note"
 
-// Watch implements [cas.Watcher]. It asks the leader before it calls begun,
-// because after the answer, the servers on the way know the subscription.
+// Watch implements [cas.Watcher]. It calls begun after a reply from the leader,
+// because all servers on the way to the leader then know the subscription.
 func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(cas.Entry)) error {
 	l, err := kv.client(ctx)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestASilentServerIsLeftForAnother(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	kv := begun(t, open(t, cluster.Servers[0], "replicas=3&empty_is_new=true"))
 	addr := ""
-	for range 10 { // at random, it would soon come back to the same server
+	for range 10 { // a random choice would soon repeat a server
 		l, err := kv.client(within(t))
 		require.NoError(t, err)
 		require.NotEqual(t, addr, l.ConnectedAddr())
@@ -133,8 +133,8 @@ func TestASessionWritesNothingIntoANewStream(t *testing.T) {
 	require.Nil(t, e.Value)
 }
 
-// In each round, the leader of a cluster of three or five servers is killed.
-// Then the new leader is cut off with a minority, but clients still ask it.
+// In each round, a leader is killed, the next one is paused, and the one after
+// that is cut off from the majority, but clients can still reach it.
 func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")

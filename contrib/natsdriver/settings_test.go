@@ -39,7 +39,6 @@ func TestBadDataSourceNames(t *testing.T) {
 	testenv.HideSecret(t, "geheim", c, c.(*connector).settings, c.(*connector).open())
 }
 
-// key returns a key, and its public part.
 func key(t *testing.T, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 	made, err := create()
 	require.NoError(t, err)
@@ -48,7 +47,7 @@ func key(t *testing.T, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, str
 	return made, public
 }
 
-// sign returns a JWT about a key.
+// sign returns a JWT with the given claims.
 func sign(t *testing.T, by nkeys.KeyPair, issuer, about, claims string) string {
 	code := base64.RawURLEncoding.EncodeToString
 	text := code([]byte(`{"typ":"JWT","alg":"ed25519-nkey"}`)) + "." +
@@ -209,14 +208,14 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	doctortest.Check(t, Driver{}, "nats://u:p@"+off.Addr()).Has(t, driver.Problem, "not enabled", "turn JetStream on")
 }
 
-// To take a free lock costs a write and a read, and to unlock it one request.
+// A free lock takes a write and a read, and its release a write.
 func TestAFreeLockTakesThreeRequests(t *testing.T) {
 	server := natstest.Start(t)
 	c := open(t, server, "empty_is_new=true")
 	s, err := c.Connect(within(t))
 	require.NoError(t, err)
 	defer s.Close()
-	least := 100 // the least of several counts, as some include a heartbeat
+	least := 100 // smallest count, because others may include heartbeats
 	for range 4 {
 		before := server.Messages()
 		j, err := s.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})

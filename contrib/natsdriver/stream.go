@@ -31,7 +31,7 @@ func (s *settings) wanted() map[string]any {
 	return w
 }
 
-// info is what JetStream tells of a stream or a consumer.
+// info is JetStream's description of a stream or a consumer.
 type info struct {
 	Config  map[string]any
 	Created string
@@ -70,11 +70,11 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// generation names the generation of the data after the time at which the
-// stream was created in a cluster, or the witness elsewhere: a consumer in
-// memory that receives nothing, and is created if there is none. A server
-// without a cluster loses it when it restarts, or when the stream is removed or
-// restored.
+// generation returns the name of the data's generation. In a cluster, this is
+// the time at which the stream was created. On a single server, it is the
+// creation time of an unused consumer, which generation creates if there is
+// none. The consumer is in memory, so it ends when the server restarts, or when
+// the stream is removed or restored.
 func (kv *kv) generation(ctx context.Context) (name string, err error) {
 	var i info
 	if kv.clustered {
@@ -90,13 +90,13 @@ func (kv *kv) generation(ctx context.Context) (name string, err error) {
 // record is the message about the generation of the data.
 type record struct {
 	Generation string
-	Base       int64         // of its tokens
-	Grace      time.Duration // the longest of any client
+	Base       int64         // added to revisions to make tokens
+	Grace      time.Duration // longest grace of any client
 	Open       bool          // whether all leases of earlier sessions are over
 }
 
-// Generation implements [cas.Generational]. In a new generation, sessions begin
-// after some client has known it for the grace.
+// Generation implements [cas.Generational]. Sessions of a new generation begin
+// once any client has known the generation for as long as the grace.
 func (kv *kv) Generation(ctx context.Context) (b cas.Generation, err error) {
 	if kv.name != "" {
 		b.Generation = kv.name
@@ -129,8 +129,7 @@ func (kv *kv) age(generation string) time.Duration {
 	return time.Since(first.(time.Time))
 }
 
-// enter returns the record of the current generation, after it has made one or
-// brought it up to date.
+// enter returns the current generation's record, and stores it if it changed.
 func (kv *kv) enter(ctx context.Context, stream info, generation string) (r record, err error) {
 	for {
 		e, err := kv.Get(ctx, recordKey)
@@ -155,8 +154,8 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 	}
 }
 
-// confirm makes sure that the generation is still that of the session. Unless
-// again is set, it asks once per connection, because the restart of a server
+// confirm checks that the generation is still the session's. Unless again is
+// true, one check per connection is enough, because a restart of the server
 // breaks its connections.
 func (kv *kv) confirm(ctx context.Context, again bool) error {
 	l, err := kv.client(ctx)
