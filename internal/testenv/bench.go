@@ -17,7 +17,7 @@ import (
 // Way is one way of locking, which a benchmark compares with others.
 type Way struct {
 	Name string
-	// Contender sets up one contender. Each call of once locks and unlocks.
+	// Contender adds a contender, and returns its function to lock and unlock.
 	Contender func() (once func() error)
 }
 
@@ -39,7 +39,7 @@ func Dlock(b *testing.B, driverName, dsn string) Way {
 }
 
 // Connection returns a Way that uses a database without dlock. Each contender
-// opens a connection, on which the function once locks and unlocks.
+// passes its own connection to the function once, which locks and unlocks.
 func Connection(b *testing.B, name, sqlDriver, dsn string, once func(context.Context, *sql.Conn) error) Way {
 	return Way{name, func() func() error {
 		db, err := sql.Open(sqlDriver, dsn)
@@ -77,10 +77,10 @@ func Free(b *testing.B, ways []Way) {
 	}
 }
 
-// Contended measures how eight contenders share one lock. It measures each of
-// the ways for a second, in turn, and reports medians: locks per second, the
-// longest wait in milliseconds, and the ratio between the numbers of locks that
-// the luckiest and the unluckiest contender got.
+// Contended measures eight contenders that share one lock, for a second with
+// each way in turn. It reports each way's median second: the number of locks,
+// the longest wait in milliseconds, and how many times more locks the luckiest
+// contender got than the unluckiest.
 func Contended(b *testing.B, ways []Way) {
 	const contenders = 8
 	all := make([][]func() error, len(ways))

@@ -22,10 +22,10 @@ type Dependency struct {
 	Install string
 }
 
-// Require does nothing if err is nil. Otherwise err says what is missing, and
-// the test fails if d is required, and is skipped if not. The first skip in a
-// test binary is also reported on standard error and on the terminal, if there
-// is one.
+// Require does nothing if err is nil. Otherwise it skips the test, or fails the
+// test if d is required. The error err says what is missing. The first skip in
+// a test binary is also reported on standard error and on the terminal, if
+// there is one.
 func (d Dependency) Require(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -70,9 +70,8 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal prints a notice on the terminal even if standard error is
-// redirected, because without -v go test discards the output of a passing test
-// binary.
+// printOnTerminal writes to the terminal itself, because without -v go test
+// discards the output of a passing test binary.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
 		return // the caller has already printed the notice there

@@ -37,7 +37,7 @@ func Session(t testing.TB, d driver.Driver, dsn string) driver.Session {
 	return s
 }
 
-// LockLater takes a lock in the background, and sends it once it is granted.
+// LockLater takes a lock in the background. The channel receives the lock.
 func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	granted := make(chan *dlock.Lock, 1)
 	go func() {
@@ -48,9 +48,9 @@ func LockLater(t testing.TB, m *dlock.RWMutex) <-chan *dlock.Lock {
 	return granted
 }
 
-// RefuseDSNs checks that a driver refuses each data source name in texts. The
-// error must have the prefix and the text that belongs to the name, but not the
-// secret.
+// RefuseDSNs checks that a driver refuses the data source names that are the
+// keys of texts. The error must contain the prefix and the value of the key,
+// but not the secret.
 func RefuseDSNs(t testing.TB, d driver.Driver, prefix, secret string, texts map[string]string) {
 	t.Helper()
 	for dsn, text := range texts {

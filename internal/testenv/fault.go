@@ -14,8 +14,8 @@ const (
 	holdReply
 )
 
-// A fault that loses a message applies to one matching request; one that holds
-// messages applies to all.
+// A fault that loses a message ends with the first matching request. A fault
+// that holds messages goes on until it is released.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -103,8 +103,8 @@ func (p *Proxy) removeFault(f *fault) {
 	}
 }
 
-// matchingFault removes a fault that applies to a single request from the list.
-// The caller holds p.mu.
+// matchingFault returns the first fault that matches a request, and removes the
+// fault if it applies only once. The caller holds p.mu.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -119,9 +119,9 @@ func (p *Proxy) matchingFault(op int32) *fault {
 }
 
 // HoldEvents delays the events sent by servers, on all connections, until
-// [EventHold.Release]. Unlike with [Proxy.HoldReplies], everything behind an
-// event passes it. A network never reorders data like that, but a server may
-// send an event late.
+// [EventHold.Release]. Messages behind an event are not delayed, unlike with
+// [Proxy.HoldReplies]. A network never reorders data like that, but a server
+// may send an event late.
 func (p *Proxy) HoldEvents() *EventHold {
 	h := &EventHold{proxy: p, held: make(chan struct{})}
 	p.change(func() { p.events = h })
@@ -160,8 +160,8 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold delays f and returns true if f is an event and events are being held. If
-// none are, h is nil. The caller holds proxy.mu.
+// hold delays f and returns true if f is an event and h is not nil. The caller
+// holds proxy.mu.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

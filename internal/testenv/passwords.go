@@ -10,9 +10,9 @@ import (
 // else in the data source names and errors.
 const passwordLetters = "QZJK"
 
-// KeepPasswords checks that no error of open contains four consecutive bytes of
-// a password. It generates passwords with characters that ought to be escaped.
-// In each form of a data source name, they replace the word PASSWORD.
+// KeepPasswords checks that no error returned by the function open contains
+// four consecutive bytes of a password. The passwords contain characters that
+// ought to be escaped. They replace PASSWORD in the data source names in forms.
 func KeepPasswords(t *testing.T, open func(dsn string) error, forms ...string) {
 	t.Helper()
 	const characters = passwordLetters + passwordLetters + passwordLetters + passwordLetters + "/?#@:&=%+()[] ;,'\"`\\"

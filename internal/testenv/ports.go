@@ -13,8 +13,8 @@ import (
 
 // Ports are chosen below the range that Linux uses for outgoing connections.
 // Otherwise such a connection could take the port of a server that is down, and
-// a client could connect to itself. All have five digits, so that all addresses
-// have the same length.
+// a client could connect to itself. All ports have five digits, because package
+// zktest expects addresses of the same length.
 const (
 	firstPort = 15000
 	lastPort  = 31999

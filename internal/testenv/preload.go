@@ -37,9 +37,9 @@ var slowDiskSource []byte
 // slowDiskLibrary delays fsync and fdatasync, so that a server sees a slow disk.
 var slowDiskLibrary = newLibrary("slowdisk", "TESTENV_DISK_DELAY", slowDiskSource)
 
-// RequireCompiled skips the test if err is not nil. That error says why a C
-// program does not run on this machine. On Linux, where only packages can be
-// missing, the test fails instead if the store is required.
+// RequireCompiled skips the test if a C program does not run on this machine:
+// the error err says why, and is nil otherwise. On Linux, where only packages
+// can be missing, the test fails instead if the store is required.
 func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
 	t.Helper()
 	st.Require(t)
@@ -49,8 +49,8 @@ func (st *Store) RequireCompiled(t testing.TB, what string, err error) {
 	Dependency{Name: what, Variable: st.Variable, Install: "apt-get install -y gcc libc6-dev"}.Require(t, err)
 }
 
-// RequireClock ends the test like [Store.RequireCompiled] if the clock that a
-// server sees cannot be changed.
+// RequireClock skips or fails the test, like [Store.RequireCompiled], if the
+// clock that a server sees cannot be changed.
 func (st *Store) RequireClock(t testing.TB) {
 	t.Helper()
 	_, err := clockLibrary.compile()
@@ -92,8 +92,8 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to the server's directory. It returns a command that,
-// put before the server's command line, makes the server load it.
+// preload writes a library to the server's directory. It returns a prefix for
+// the server's command line that makes the server load the library.
 func (s Server) preload(l *library) []string {
 	s.T.Helper()
 	binary, err := l.compile()
@@ -101,10 +101,9 @@ func (s Server) preload(l *library) []string {
 	return []string{"/usr/bin/env", "LD_PRELOAD=" + s.Write(l.name+".so", string(binary)), l.variable + "=" + s.File(l.name)}
 }
 
-// ClockCommand returns a command with which to prefix the server's command line.
-// [Server.SetClock] then changes the wall clock of the server and its child
-// processes. Their monotonic clock is not affected. Call [Store.RequireClock]
-// first.
+// ClockCommand returns a prefix for the server's command line. With this
+// prefix, [Server.SetClock] changes the wall clock of the server and its child
+// processes, but not their monotonic clock. Call [Store.RequireClock] first.
 func (s Server) ClockCommand() []string {
 	s.T.Helper()
 	s.SetClock(0)
@@ -124,7 +123,8 @@ func (s Server) SetClock(offset time.Duration) {
 	s.Must(err)
 }
 
-// SlowDiskCommand is like [Server.ClockCommand], for [Server.SetDiskDelay].
+// SlowDiskCommand returns a prefix for the server's command line that enables
+// [Server.SetDiskDelay].
 func (s Server) SlowDiskCommand() []string {
 	s.T.Helper()
 	return s.preload(slowDiskLibrary)
@@ -135,5 +135,5 @@ func (s Server) SlowDiskCommand() []string {
 func (s Server) SetDiskDelay(d time.Duration) {
 	s.T.Helper()
 	name := s.Write(slowDiskLibrary.name+".new", strconv.FormatInt(d.Microseconds(), 10))
-	s.Must(os.Rename(name, s.File(slowDiskLibrary.name))) // atomic, so that the server never reads a partial number
+	s.Must(os.Rename(name, s.File(slowDiskLibrary.name))) // atomic: the server never reads part of a number
 }

@@ -16,8 +16,8 @@ import (
 // because several test binaries may share a few cores.
 const ReadyWithin = 90 * time.Second
 
-// ErrPortTaken means that another program has taken one of the server's ports
-// after it was chosen.
+// ErrPortTaken means that another program has taken a port that was chosen for
+// the server.
 var ErrPortTaken = errors.New("port taken")
 
 // process is a server process with its directory. It can be started repeatedly.
@@ -78,7 +78,7 @@ func (p *process) launch() error {
 }
 
 func (p *process) startError(deadline time.Time) error {
-	exited := !running(p.Pid()) // checked before the log is read, because the log of an exited server is complete
+	exited := !running(p.Pid()) // checked first: after an exit, the log is complete
 	log := p.Log()
 	switch text := strings.ToLower(log); {
 	case strings.Contains(text, "address already in use") || strings.Contains(text, "bindexception"):
@@ -91,8 +91,8 @@ func (p *process) startError(deadline time.Time) error {
 	return nil
 }
 
-// restart retries if another process, which may be looking for a free port,
-// briefly holds one of the server's ports.
+// restart tries again if a port is taken, because a process that looks for a
+// free port holds each port only briefly.
 func (p *process) restart() (err error) {
 	if err = p.kill(); err != nil {
 		return err

@@ -33,8 +33,8 @@ func program(t *testing.T, script string) Server {
 
 func shells() *Store { return &Store{Package: "testenv", Find: func() error { return nil }} }
 
-// shell returns a configuration that runs the first script, or the next one if
-// it is called again because a port was taken. $0 is the server's directory.
+// shell returns a configuration that runs the first script. If a port is taken,
+// the next try runs the next script. In scripts, $0 is the server's directory.
 func shell(scripts ...string) Configure {
 	return func(s *Server, _ []*Server) (command []string, ready func() bool) {
 		command, scripts = []string{"/bin/sh", "-c", scripts[0], s.Dir()}, scripts[1:]
@@ -85,7 +85,7 @@ func TestATakenPortIsTriedAgain(t *testing.T) {
 	require.Len(t, starts, 4)
 }
 
-// child runs one test in a child process, away from the terminal.
+// child returns a command that runs one test of this binary without a terminal.
 func child(t *testing.T, test, what string) *exec.Cmd {
 	t.Helper()
 	binary, err := os.Executable()
@@ -155,7 +155,6 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	}
 }
 
-// startAndHang runs in a child process.
 func startAndHang(t *testing.T, kind string) {
 	p := program(t, "echo serving; exec sleep 600")
 	if strings.HasPrefix(kind, "paused") {

@@ -104,7 +104,7 @@ func (p *Proxy) Target() string {
 
 // Cut silently stops forwarding in both directions until [Proxy.Heal].
 // Connections stay open and new ones are accepted, but nothing passes, not even
-// the end of a connection. As with TCP after an outage, nothing is lost.
+// the end of a connection. All of it passes later, as with TCP after an outage.
 func (p *Proxy) Cut() {
 	p.change(func() { p.cut = [2]bool{true, true} })
 }
@@ -173,9 +173,9 @@ func (p *Proxy) Frames(op int32) int {
 	return p.counts[op]
 }
 
-// OnRequest makes the proxy call hook with the op of every request before it
-// forwards the request. If hook is nil, this ends. The hook may be called from
-// any of the proxy's goroutines, and may call methods of the proxy.
+// OnRequest makes the proxy call hook with the operation of each request before
+// it forwards the request. OnRequest(nil) ends this. The hook may be called
+// from any of the proxy's goroutines, and may call methods of the proxy.
 func (p *Proxy) OnRequest(hook func(op int32)) {
 	p.change(func() { p.hook = hook })
 }

@@ -28,8 +28,8 @@ type connection struct {
 
 type queuedFrame struct {
 	Frame
-	at      time.Time // earliest time to forward the frame, because of the proxy's delay
-	matched bool      // whether fault was looked up; until then, a nil fault means unknown
+	at      time.Time // when the proxy's delay ends
+	matched bool      // whether fault has been looked up
 	fault   *fault
 }
 
@@ -119,8 +119,8 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer waits until no direction is cut. It does not dial if the client
-// has gone by then.
+// dialServer waits until no direction is cut, and then dials the server unless
+// the client has gone.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -155,8 +155,8 @@ func (c *connection) dialServer() bool {
 }
 
 // next waits until a frame of direction d may pass, and returns that frame and
-// the connection to write it to. At the end of the stream ok is false. If the
-// connection was aborted, to is nil as well.
+// the connection to write it to. At the end of the stream, ok is false. After
+// an abort, the returned connection is nil as well.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
 	p.mu.Lock()

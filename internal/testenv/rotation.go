@@ -19,7 +19,7 @@ import (
 // Rotation replaces the secrets of a store while a session holds a lock.
 type Rotation struct {
 	Driver func(password func(context.Context) (string, error)) driver.Driver
-	DSN    func(password string, c *Certs) string // password is "" or password_file=...&
+	DSN    func(password string, c *Certs) string // password: "" or "password_file=...&"
 	Certs  *Certs                                 // of the server
 
 	// Password changes the server's password, which is "one" at first.
@@ -30,7 +30,8 @@ type Rotation struct {
 	Refused      string // part of the error for a wrong password
 }
 
-// Run checks that each lock stays held, and that all errors are temporary.
+// Run replaces each secret while a session holds a lock. The lock must stay
+// held, and the session's errors must be temporary.
 func (r Rotation) Run(t *testing.T) {
 	file, current := t.TempDir()+"/password", atomic.Value{}
 	set := func(text string) {

@@ -18,22 +18,22 @@ type Store struct {
 	Package string        // package that starts the servers; appears in messages
 	Find    func() error  // returns an error that says what is not installed
 	Ports   int           // number of ports of each server; 0 means one
-	User    string        // user of the servers if the tests run as root, which some stores refuse
+	User    string        // user of the servers if the tests run as root
 	Apart   time.Duration // minimum time between two starts of a server
 
 	mu     sync.Mutex
 	shared *process // guarded by mu; nil until started
 }
 
-// Configure writes the files of server s, one of all that are started together.
-// It returns the command line, and a function that reports whether s itself
-// answers, not another server on the same port.
+// Configure writes the files of s, one of the servers that start together. It
+// returns the command line, and a function that reports whether s answers,
+// rather than another server on the same port.
 type Configure func(s *Server, all []*Server) (command []string, ready func() bool)
 
 // Server is a server process of a store. Its methods fail the test on an error,
 // and so must be called from the test's goroutine.
 type Server struct {
-	*process // one process for all tests if [Store.Shared] returned the Server
+	*process // common to all Servers that [Store.Shared] returns
 	T        testing.TB
 }
 
@@ -53,8 +53,8 @@ func (st *Store) Start(t testing.TB, configure Configure) Server {
 }
 
 // StartAll starts n servers at the same time, because those of an ensemble wait
-// for each other. All have their ports before configure is called for the first
-// of them. If another program takes a port, StartAll begins again.
+// for each other. Each call of configure sees the ports of all servers. If
+// another program takes a port, StartAll begins again.
 func (st *Store) StartAll(t testing.TB, n int, configure Configure) []*Server {
 	t.Helper()
 	st.Require(t)
@@ -121,12 +121,12 @@ func (st *Store) Shared(t testing.TB, configure Configure) Server {
 	return Server{st.shared, t}
 }
 
-// Main runs the tests, then stops the shared server if there is one, and returns
-// the exit code of the test binary, for
+// Main runs the tests, and stops the shared server if there is one. It returns
+// the exit code of the test binary, so that a package can define
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
-// If the server does not stop, Main prints the error, and the code is not 0.
+// If the server does not stop, Main prints the error and does not return 0.
 // Without Main, the server is stopped when the binary exits, but nobody waits
 // for it.
 func (st *Store) Main(m *testing.M) int {

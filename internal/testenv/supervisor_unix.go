@@ -54,16 +54,16 @@ func stopped(pid int) bool {
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// running reports whether the process exists and has not exited. One that has
-// exited may stay as a zombie forever, because in some containers nothing reaps
-// orphans. Without /proc, running takes a zombie for a process.
+// running reports whether the process exists and has not exited. After its
+// exit, a process may stay a zombie forever, because in some containers nothing
+// reaps orphans. Without /proc, running returns true for a zombie.
 func running(pid int) bool {
 	state, _ := stat(pid)
 	return state != 'Z' && syscall.Kill(pid, 0) == nil
 }
 
-// children returns none if pid is 0, as for a server that is down, although
-// processes in a container may have the parent 0.
+// children returns nil if pid is 0, because the server is then down. Processes
+// whose parent is 0 exist in containers, but are not the server's.
 func children(pid int) (found []int) {
 	if pid <= 0 {
 		return nil
