@@ -155,7 +155,7 @@ func (s *Server) metric(name, label string) (sum float64, err error) {
 	return sum, err
 }
 
-// get uses the metrics port, whose requests etcd's metrics do not count.
+// get uses the metrics port, because etcd does not count requests to that port.
 func get(s *testenv.Server, path string) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + testenv.Loopback(s.Port(2)) + path)
