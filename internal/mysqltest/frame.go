@@ -6,9 +6,9 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Operations for [testenv.Proxy.Counts]: commands of the MySQL protocol. The
-// client waits for a reply to each, except to those that close a statement or
-// the connection. Messages of the log-in count as OpOther.
+// Operations for [testenv.Proxy.Counts]: commands of the MySQL protocol. Each
+// command is one round trip, except those that close a statement or the
+// connection, which have no reply. Messages of the log-in count as OpOther.
 const (
 	OpOther = int32(-1)
 	OpQuit  = int32(1)

@@ -26,7 +26,7 @@ var mariadb = testenv.Store{
 		return testenv.OnPath(program("mariadb-install-db"), program("mariadbd"), program("mariadb"))
 	},
 	Ports: 2,
-	Apart: time.Second, // the driver recognizes a restart only if it happens in another second
+	Apart: time.Second, // the driver compares start times in whole seconds
 }
 
 // See the methods of [testenv.Store].
@@ -38,7 +38,7 @@ var (
 
 const galera = "/usr/lib/galera/libgalera_smm.so" // as in Debian's package galera-4
 
-// RequireGalera ends the test like [Require] if Galera is not installed.
+// RequireGalera is like [Require], but also requires Galera.
 func RequireGalera(t testing.TB) {
 	t.Helper()
 	Require(t)
@@ -167,7 +167,7 @@ func greets(addr string) bool {
 }
 
 // DSN returns a data source name for a database, with a user who has all
-// rights. params, such as "session_timeout=1s", are appended to it. If they set
+// rights. It appends params, such as "session_timeout=1s". If these set
 // session_timeout but not empty_is_new, DSN adds empty_is_new=true, so that an
 // empty database needs no grace period.
 func (s *Server) DSN(database string, params ...string) string {
