@@ -11,7 +11,7 @@ import (
 // Cluster is a cluster of servers, which reach each other through proxies.
 type Cluster struct {
 	Servers []*Server
-	links   map[[2]int]*testenv.Proxy // by the ports of the dialling server and of the other one
+	links   map[[2]int]*testenv.Proxy // by the client ports of the dialing and the dialed server
 }
 
 // StartCluster starts a cluster of n servers, and waits until all are ready.
@@ -61,7 +61,7 @@ func (c *Cluster) CutOff(servers ...*Server) (heal func()) {
 }
 
 // Leader waits until a server says that it leads the stream, and returns that
-// server. It ignores the servers in the parameter without.
+// server. Servers passed after the stream's name are ignored.
 func (c *Cluster) Leader(t testing.TB, stream string, without ...*Server) *Server {
 	t.Helper()
 	for end := time.Now().Add(testenv.ReadyWithin); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -30,8 +30,8 @@ var (
 	Main    = nats.Main
 )
 
-// program returns the server that scripts/need-nats.sh has built, or that on the
-// PATH.
+// program returns the path of the server that scripts/need-nats.sh has built.
+// If there is none, the server is looked up on the PATH.
 func program() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		built := filepath.Join(dir, "dlock", "nats-server")
@@ -109,8 +109,8 @@ func monitor(s *testenv.Server, path string, answer any) error {
 	return json.NewDecoder(reply.Body).Decode(answer)
 }
 
-// Streams returns the streams on the server, with the name of the leader of
-// each, which is empty without a cluster.
+// Streams returns the leader of each stream on the server, by the stream's
+// name. Without a cluster, the leader is empty.
 func (s *Server) Streams() (map[string]string, error) {
 	var answer struct {
 		Accounts []struct {
