@@ -124,7 +124,7 @@ func configure(opts []Option) testenv.Configure {
 				"-d", fmt.Sprintf("postgres://%s:%s@%s/", superuser, password, c.primary.Addr()))
 		}
 		config := append([]string{"max_connections=300", "shared_buffers=64MB", "fsync=off", "dynamic_shared_memory_type=mmap"}, c.config...)
-		if c.tls != nil { // copied, because PostgreSQL refuses a key that belongs to another user
+		if c.tls != nil { // copied, because the server must own its key
 			config = append(config, "ssl=on", "ssl_cert_file="+s.Copy(c.tls.Cert), "ssl_key_file="+s.Copy(c.tls.Key))
 		}
 		if c.clock {
@@ -134,7 +134,7 @@ func configure(opts []Option) testenv.Configure {
 		for _, line := range config {
 			command = append(command, "-c", line)
 		}
-		return command, func() bool { // line 1 of this file is the process ID, and line 8 the state
+		return command, func() bool { // line 1 of postmaster.pid: the PID; line 8: the state
 			text, err := os.ReadFile(s.File("data/postmaster.pid"))
 			lines := strings.Split(string(text), "\n")
 			return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(s.Pid()) && strings.TrimSpace(lines[7]) == "ready"
@@ -192,10 +192,10 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// DSN returns a URL for the database, with the superuser. params, such as
-// "schema=t1", are appended to it. If they set schema or session_timeout but
-// not empty_is_new, DSN adds empty_is_new=true, so that an empty schema needs
-// no grace period.
+// DSN returns a URL for the database, with the superuser. It appends params,
+// such as "schema=t1". If these set schema or session_timeout but not
+// empty_is_new, DSN adds empty_is_new=true, so that an empty schema needs no
+// grace period.
 func (s *Server) DSN(params ...string) string { return s.DSNAt(s.Addr(), params...) }
 
 // DSNAt is like DSN for another address, such as that of a proxy.
