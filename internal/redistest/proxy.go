@@ -87,8 +87,8 @@ type subscription struct {
 	since int // value of Proxy.silence when the client subscribed
 }
 
-// protocol matches replies to requests by their numbers, because Redis replies
-// in order.
+// protocol numbers the requests and the replies. Redis replies in order, so a
+// reply has the same number as its request.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu

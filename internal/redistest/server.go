@@ -71,9 +71,9 @@ func Start(t testing.TB, options ...Option) *Server {
 var inMemory = With(`save ""`, "appendonly no")
 
 // StartSentinel starts a Sentinel that monitors the master under the given
-// name. The Sentinel fails over after the master has not answered for a minute,
-// so that a busy machine does not trigger it. A test that kills the master
-// should lower this limit with SENTINEL SET.
+// name. Because the machine may be busy, the Sentinel waits a minute for the
+// master's answer before it fails over. A test that kills the master should
+// shorten this time with SENTINEL SET.
 func StartSentinel(t testing.TB, name string, master *Server, options ...Option) *Server {
 	t.Helper()
 	lines := []string{
