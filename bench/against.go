@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// revision is an older revision. Its own bench program runs in the child
-// processes, so the protocol of package work must stay compatible.
+// revision is an older commit to compare with. Its own bench program runs in
+// the child processes, so the protocol of package work must stay compatible.
 type revision struct {
 	label   string // commit, abbreviated
 	program string // path of its bench program
@@ -65,8 +65,9 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 // minSpeed is the relative speed below which a workload counts as slower.
 const minSpeed = 0.95
 
-// The error of against names the workloads whose whole confidence interval is
-// below minSpeed, and those with too few rounds to tell.
+// against compares the speeds with the older revision's. The error names the
+// workloads whose whole confidence interval is below minSpeed, and the
+// workloads with too few rounds for an interval.
 func (r *run) against() (text string, err error) {
 	var rows [][]string
 	var slower, open []string

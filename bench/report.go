@@ -40,9 +40,9 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// onPage leaves out workloads that add little. In the workload "readers",
-// Curator's read-write lock also stands in the column of Curator's mutex, which
-// has no shared mode.
+// onPage returns the results that the page shows. Workloads that add little are
+// left out. In the workload "readers", Curator's read-write lock stands in for
+// Curator's mutex, too, because the mutex has no shared mode.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {

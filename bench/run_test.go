@@ -77,7 +77,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 	require.Greater(t, used, 1, "20 sessions choose one member by chance once in a billion runs")
 }
 
-// A free lock takes two requests, so its time includes four delays.
+// A free lock takes two requests. Each request and each reply is delayed.
 func TestFreeLockIsDelayedFourTimesAndTakesTwoRequests(t *testing.T) {
 	t.Parallel()
 	const delay = 50 * time.Millisecond // far longer than a request takes without the delay
@@ -101,7 +101,7 @@ func TestEachHandOverOfADrainIsCounted(t *testing.T) {
 			w := workload{name: c.name, plan: work.Plan{Kind: work.Drain, Sessions: 5, Contenders: 60, Untimed: 10}}
 			s, err := r.roundOrRestart(c, w)
 			require.NoError(t, err)
-			want := map[kind]float64{ours: 1, variant: 2, peer: 2}[c.kind] // one request to release and, except for dlock by default, one to list the queue
+			want := map[kind]float64{ours: 1, variant: 2, peer: 2}[c.kind] // a release and, except for dlock by default, a list
 			require.InDelta(t, want, s["requests"], 0.3)
 		})
 	}

@@ -64,9 +64,10 @@ func (z *zooKeeper) read() (c counters, err error) {
 	return z.mntr(), nil
 }
 
-// mntr adds up the members' traffic with their clients. Each member counts all
-// nodes, but may lag behind, so mntr takes the smallest number. A server counts
-// an mntr request before it answers, so two reads differ by one such request.
+// mntr adds up the members' traffic with their clients. Each member reports the
+// number of all nodes, but may lag behind, so mntr takes the smallest number.
+// Members count an mntr request before they answer, so the traffic between two
+// calls includes one such request.
 func (z *zooKeeper) mntr() (sum counters) {
 	for i, s := range z.members {
 		m := s.Mntr()

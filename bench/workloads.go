@@ -73,7 +73,7 @@ func workloads() []workload {
 	readers.cannot = []string{"zk.Lock", "curator"} // have no shared lock
 	waited := drain("waited", "200 have waited for 6 s, drained", 200)
 	waited.age = 6 * time.Second
-	waited.plan.Sessions = waited.plan.Contenders // a session each, as is usual for contenders that wait long
+	waited.plan.Sessions = waited.plan.Contenders // long waiters usually have a session each
 	return []workload{
 		free,
 		loop("contend-2", "2 sessions contend", 2, 2), loop("contend-8", "8 sessions contend", 8, 8), loop("contend-32", "32 sessions contend", 32, 32),

@@ -110,7 +110,7 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "SELECT FROM bench FOR UPDATE")
 		}
-		return func() error { return tx.Commit() }, err // after an error, the transaction is rolled back when ctx ends
+		return func() error { return tx.Commit() }, err // after an error, the end of ctx rolls back
 	}
 }
 

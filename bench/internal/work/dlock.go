@@ -12,8 +12,8 @@ import (
 
 var background = context.Background()
 
-// dlockWith returns this library. Its sessions append parameters, such as
-// "&handover=list", to the data source name.
+// dlockWith returns dlock as one of the libraries to compare. It appends
+// parameters, such as "&handover=list", to the data source name.
 func dlockWith(parameters string) library {
 	return func(p Plan) (session, error) {
 		dsn := fmt.Sprintf("zk://%s%s?session_timeout=%ds%s", p.Server, path.Dir(p.Path), p.Timeout, parameters)

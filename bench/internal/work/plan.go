@@ -45,7 +45,7 @@ const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
 	// Drain: all contenders wait behind a holder, which releases the lock
-	// on the command "go". Each unlocks as soon as it has the lock.
+	// on the command "go". Each contender unlocks as soon as it has the lock.
 	Drain = "drain"
 	// Try: every contender tries to take the lock until the time is up, and unlocks
 	// it after each success.
@@ -60,6 +60,6 @@ type Report struct {
 	Seconds   float64 `json:"seconds"`   // duration of the measured part
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
 	Tries     int64   `json:"tries"`     // try: attempts, successful or not
-	Latencies []int64 `json:"latencies"` // in nanoseconds: lock and unlock in a loop of one contender, hand-overs in pass
+	Latencies []int64 `json:"latencies"` // in ns; loop, one contender: lock and unlock; pass: hand-overs
 	Allocs    int64   `json:"allocs"`    // memory allocations; -1 if unknown
 }

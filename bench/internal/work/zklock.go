@@ -8,9 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLock opens a connection for the lock of go-zookeeper, which has neither a
-// shared mode nor a try. It waits until the session exists, because zk.Lock fails
-// before that.
+// zkLock opens a connection for go-zookeeper's lock, which cannot be shared or
+// tried. It waits until the session exists, because zk.Lock fails before that.
 func zkLock(p Plan) (session, error) {
 	conn, events, err := zk.Connect(strings.Split(p.Server, ","), time.Duration(p.Timeout)*time.Second, zk.WithLogInfo(false))
 	if err != nil {

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// expiry is longer than the work takes.
+// expiry is how long redsync's lock lasts: longer than the work takes.
 const expiry = time.Minute
 
 type locker struct {
@@ -44,7 +44,7 @@ type locker struct {
 	expiry time.Duration
 }
 
-// open uses one Redis client for both locks.
+// open uses one Redis client for redsync and for dlock.
 func open(server redis.UniversalClient, options redisdriver.Options) (*locker, error) {
 	connector, err := redisdriver.NewConnector(server, options)
 	if err != nil {
