@@ -574,8 +574,8 @@ func importsOf(t *testing.T, pattern string) (found []imported) {
 	return found
 }
 
-// Drivers below contrib must import nothing that another project's driver could
-// not import, and no package for tests.
+// Drivers below contrib may import only what a driver of another project could
+// import, too, and no package for tests.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	const module = "github.com/dlock-go/dlock/"
 	checked := 0
@@ -631,7 +631,7 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 }
 
 // A session survives an outage that ends before the lease's last heartbeat. On
-// etcd it must end earlier, by the longest pause between attempts to connect.
+// etcd the outage must end earlier, because a client pauses between two dials.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite", "nats", "etcd"} {
 		page := strings.ReplaceAll(read(t, "docs/stores/"+store+".md"), " s |", "s |")

@@ -57,8 +57,8 @@ func write(path string, token int64, data []byte) error {
 	if token < greatest {
 		return fmt.Errorf("%s: %w", path, errStale)
 	}
-	// Write the token first: a crash before the file is replaced may then refuse
-	// a rightful write, but never lets a late one through.
+	// Write the token first: after a crash between the two, a rightful write
+	// may be refused, but a late write never passes.
 	if err := replace(path+".token", fmt.Appendln(nil, token)); err != nil {
 		return err
 	}

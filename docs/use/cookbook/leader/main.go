@@ -59,7 +59,7 @@ func follow(ctx context.Context, e *dlock.Election, use func(addr string)) {
 	}
 }
 
-// work sends its token with each write, so that an earlier leader's is refused.
+// work should send its token with each write, so that late writes are refused.
 func work(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
 		log.Printf("one step, with token %d", token)

@@ -96,8 +96,8 @@ func careless(ctx context.Context, client *dlock.Client, b bank) error {
 
 const carelessVariable = "DLOCK_COOKBOOK_CARELESS"
 
-// The sweep must fail, which would fail this test, so it runs in a child
-// process.
+// The sweep runs in a child process, because this test passes if the sweep
+// fails.
 func TestTheFaultIsFound(t *testing.T) {
 	if os.Getenv(carelessVariable) != "" {
 		lossweep.Run(t, func(t *testing.T, s *lossweep.Sweep) error {

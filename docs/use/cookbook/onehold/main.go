@@ -42,8 +42,8 @@ func main() {
 // hold lets the goroutines of a process take turns in holding a lock.
 type hold struct {
 	lock *dlock.RWMutex
-	// turn has the current Lock, which may be nil, lost or unlocked. Whoever
-	// has received it has the turn, and sends a Lock back.
+	// turn holds the current Lock, which may be nil, lost or unlocked. The
+	// goroutine that receives it has the turn, and sends a Lock back.
 	turn   chan *dlock.Lock
 	giving sync.WaitGroup // the calls of giveBack
 }
@@ -54,8 +54,8 @@ func share(m *dlock.RWMutex) *hold {
 	return h
 }
 
-// do calls work while this goroutine alone holds the lock. Its context ends if
-// the lock is lost. The token is the same in all turns with one Lock.
+// do calls work while this goroutine alone holds the lock. The context of work
+// ends if the lock is lost. All turns with the same Lock have the same token.
 func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int64) error) error {
 	var l *dlock.Lock
 	select {
@@ -65,7 +65,7 @@ func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int6
 	}
 	defer func() { h.turn <- l }()
 	if l.Err() != nil {
-		_ = l.Unlock() // if a turn has lost the lock, it has returned that error
+		_ = l.Unlock() // the turn that lost the lock has returned the error
 		next, err := h.lock.Lock(ctx)
 		if err != nil {
 			return err

@@ -33,7 +33,7 @@ func main() {
 	fmt.Println("10 calls, never more than", allowed, "at a time:", s.most() <= allowed)
 }
 
-// call takes weight units, one for each call that f makes, and then runs f.
+// call takes one unit for each call that f makes, and then runs f.
 func call(ctx context.Context, client *dlock.Client, weight int, f func(ctx context.Context, n int) error) error {
 	slot, err := client.Semaphore("partner/calls", allowed).Acquire(ctx, weight)
 	if err != nil {

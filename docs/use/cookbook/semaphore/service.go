@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// service imitates a service that bans callers with too many calls at a time.
+// service stands for a partner's service, which bans too many calls at a time.
 type service struct {
 	mu           sync.Mutex
 	now, highest int

@@ -51,7 +51,7 @@ func serve(ctx context.Context, client *dlock.Client, next step) error {
 	})
 }
 
-// work sends its token with each write, so that an earlier worker's is refused.
+// work should send its token with each write, so that late writes are refused.
 func work(_ context.Context, shard int, token int64) (time.Duration, error) {
 	log.Printf("shard %d: one step, with token %d", shard, token)
 	return time.Second, nil

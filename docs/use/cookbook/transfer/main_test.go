@@ -27,7 +27,7 @@ func newBank() *bank {
 	return &bank{balances: map[string]int{"alice": 100, "bob": 100, "carol": 100}, tokens: make(map[string]int64)}
 }
 
-// Two transfers that wait for each other would fail after an hour, with ctx.
+// Transfers that wait for each other fail when ctx ends, after an hour.
 func TestTransfersInAllDirectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, accounts := memdriver.New(), newBank()
