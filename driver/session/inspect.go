@@ -44,6 +44,9 @@ func (s *Session) Walk(ctx context.Context, prefix string) ([]string, error) {
 		}
 	}
 	queues, err := view(ctx, s, "walk", prefix, func(ctx context.Context) ([]string, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)()
 		queues, err := s.inspect.Walk(ctx, prefix)
 		return queues, inTime(s.endIfGone(err))
 	})

@@ -127,14 +127,18 @@ func optional[T any](store Store) (none T) {
 // that even sessions with a short timeout can wait for a lock in the store.
 func (s *Session) limit() time.Duration { return max(s.config.Timeout/4, 2*time.Second) }
 
-// The ctx of ask must end with the session, if not before.
+// ask makes a request, which ends with ctx, with the session, or at its limit.
 func (s *Session) ask(ctx context.Context, request func(context.Context) error) error {
 	return replaced(inTime(s.within(ctx, s.limit(), request)))
 }
 
 func (s *Session) within(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	parent := ctx
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
+	if parent != s.life {
+		defer context.AfterFunc(s.life, cancel)()
+	}
 	err := request(ctx)
 	if errors.Is(err, driver.ErrSessionEnded) { // Beat returns the exact reason
 		if _, why := s.store.Beat(ctx); errors.Is(why, driver.ErrSessionEnded) {
@@ -204,9 +208,6 @@ func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, er
 	}
 	if end, ok := ctx.Deadline(); ctx.Done() == nil || ok && time.Until(end) > patience {
 		defer func() { <-s.slots; s.group.all.Done() }()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.life, cancel)()
 		return f(ctx)
 	}
 	type result struct {
