@@ -39,7 +39,7 @@ type backend struct {
 	own     map[int64]*node // nodes returned by Create, by token
 	sent    map[int64]*node // nodes of unanswered Creates, by session.Change.Number
 	numbers map[string]*numbers
-	lost    int64 // numbers in a new queue start after this one: see numbers
+	lost    int64 // numbers in a new queue start above this
 }
 
 type node struct {
@@ -49,8 +49,8 @@ type node struct {
 	far    farNodes // for the first Subscribe, which clears it
 
 	// The fields below are guarded by backend.mu.
-	uses int  // 1 while the session has the node, plus 1 for each removal in flight
-	lost bool // a removal got no reply and may still arrive
+	uses int  // the session's own use, plus removals in flight
+	lost bool // a removal without a reply may still arrive
 }
 
 func newBackend(c *connector, client *clientv3.Client, grant *clientv3.LeaseGrantResponse) *backend {
@@ -127,8 +127,7 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// create makes a node and lists the nodes ahead of it, in one transaction. If a
-// proxy sends the transaction twice, the second list includes the node itself.
+// create makes a node and lists the nodes ahead of it, in one transaction.
 func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {
 	f, use, announced := b.listener.use(c.Queue)
 	n := b.take(c)
@@ -162,9 +161,9 @@ func (b *backend) create(ctx context.Context, c session.Change) (r session.Resul
 	return r, nil
 }
 
-// commit runs a transaction that etcd rejects if a Cancel has succeeded since
-// the transaction was sent: a cancelled Create must not take effect late. This
-// hits transactions that were not cancelled, too, so commit sends them again.
+// commit runs a transaction that must not take effect after a later Cancel.
+// Cancel rejects all pending transactions, so commit repeats those not
+// cancelled.
 func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	key := b.settings.cancelled(b.id)
 	for {
@@ -182,8 +181,8 @@ func (b *backend) commit(ctx context.Context, then ...clientv3.Op) (*clientv3.Tx
 	}
 }
 
-// undo handles the error of a Create. If the Create certainly leaves no node,
-// undo frees the key for other nodes and returns err as a refusal.
+// undo handles the error of a Create. It frees the key only if the Create
+// certainly leaves no node.
 func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	refused := isRefusal(err)
 	if errors.Is(err, rpctypes.ErrNoSpace) { // etcd may have made the node nevertheless
@@ -197,9 +196,8 @@ func (b *backend) undo(ctx context.Context, c session.Change, err error) error {
 	return err
 }
 
-// Cancel implements [session.Store]. If etcd is out of space, Cancel removes
-// the nodes but returns an error, because it can't write the key that makes
-// etcd reject late Creates.
+// Cancel implements [session.Store]. Without space, etcd can't store the key
+// that rejects late Creates, so Cancel removes the nodes and fails.
 func (b *backend) Cancel(ctx context.Context, creates []session.Change) error {
 	return b.ask(ctx, func(ctx context.Context) error {
 		deletes := b.deletes(creates...)
@@ -263,9 +261,8 @@ func (b *backend) change(ctx context.Context, n *node, token int64, then ...clie
 	return reply, err
 }
 
-// remove deletes a node's key without checking its revision, because the check
-// would take a tenth of the server's time when locks are free. A late request
-// could then remove a later node with the same key: numbers prevents this.
+// remove skips the revision check to save server time. numbers keeps a late
+// request from removing a later node.
 func (b *backend) remove(ctx context.Context, n *node, token int64) error {
 	b.mu.Lock()
 	if b.own[token] != n {

@@ -20,9 +20,8 @@ import (
 
 var _ driver.Checker = (*connector)(nil)
 
-// Check implements [driver.Checker]. It first asks every member for its status,
-// because the load balancer might send none of a session's requests to a bad
-// member.
+// Check implements [driver.Checker]. It asks every member for its status,
+// because sessions might never use a bad member.
 func (c *connector) Check(ctx context.Context) ([]driver.Finding, error) {
 	own, err := c.following()
 	if err != nil {
@@ -143,8 +142,8 @@ func (b *backend) checkHistory(ctx context.Context, many int64) []driver.Finding
 	return found
 }
 
-// mayKeepLostLeases reports whether this etcd version has a bug by which a
-// deposed leader may revoke leases that were renewed at its successor.
+// mayKeepLostLeases reports whether a deposed leader of this version may revoke
+// leases that its successor renewed.
 func mayKeepLostLeases(version string) bool {
 	var v [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {

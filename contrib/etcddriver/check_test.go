@@ -24,7 +24,7 @@ func TestCheckOfAHealthyServer(t *testing.T) {
 	prefix := server.Prefix()
 	found := checked(t, "etcd://"+server.Addr()+"/"+prefix)
 	found.Has(t, driver.OK, "with room for", "")
-	for _, f := range found { // a warning about a bug in the installed etcd is fine
+	for _, f := range found { // warnings about the installed etcd are fine
 		assert.NotEqual(t, driver.Problem, f.Level, "%v", f)
 	}
 	assert.Equal(t, prefix+"//layout\n\n", server.Etcdctl("get", "--prefix", prefix, "--keys-only"))

@@ -40,15 +40,12 @@ type Options struct {
 // uses. Each new session takes over the client's current endpoints, user and
 // password, but opens its own connections.
 //
-// A session does not use the client's connections, because their settings may
-// hide a hung server for too long. Without keep-alive pings, a hung server
-// stays unnoticed for minutes, and gRPC may wait up to two minutes before it
-// reconnects. The client's dial options, interceptors and call options have no
-// effect on sessions. Closing the client leaves sessions open, and vice versa.
+// Closing the client leaves sessions open, and vice versa. Sessions ignore its
+// dial options, interceptors and call options, which may hide a hung server.
 //
-// NewConnector does no I/O. It returns an error if an option is invalid, if the
-// client has endpoints other than host:port, http:// and https://, or if it has
-// https:// endpoints and Options.TLS is nil.
+// NewConnector does no I/O. It returns an error for an invalid option, an
+// endpoint other than host:port, http:// or https://, or an https:// endpoint
+// without Options.TLS.
 func NewConnector(client *clientv3.Client, options Options) (driver.Connector, error) {
 	if client == nil {
 		return nil, errors.New("etcddriver: the client is nil")
@@ -76,8 +73,8 @@ func NewConnector(client *clientv3.Client, options Options) (driver.Connector, e
 	return c, nil
 }
 
-// following returns a connector for one new session. If NewConnector was given
-// a client, the connector has that client's current login and endpoints.
+// following returns a connector for a new session, with the existing client's
+// current login and endpoints.
 func (c *connector) following() (*connector, error) {
 	s := *c.settings
 	own := &connector{&s, c.existing, c.dial, c.trust, new(seen), &conns{open: make(map[*conn]time.Time)}}

@@ -20,11 +20,10 @@ import (
 
 type conformance struct {
 	server *etcdtest.Server
-	// lenient ignores failures to inject a fault, because the session or
-	// node may be gone already, or the server may be down.
+	// lenient ignores failures to inject a fault, because the target may be
+	// gone.
 	lenient bool
-	// existing opens the store with NewConnector and an etcd client, rather
-	// than with a data source name.
+	// existing opens the store with NewConnector and an etcd client.
 	existing bool
 
 	slow   sync.Map // set of sessions whose replies are delayed
@@ -57,8 +56,7 @@ func TestConformance(t *testing.T) {
 	dlocktest.Run(t, c.config(t))
 }
 
-// A threshold of 0 makes every waiter use the watches meant for waiters far
-// back in the queue.
+// A threshold of 0 makes every waiter watch as if far back in the queue.
 func TestConformanceFarBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the kit again")
@@ -91,7 +89,7 @@ func (c *conformance) config(t *testing.T) dlocktest.Config {
 		Complete:        true,
 		Abilities:       []dlocktest.Ability{dlocktest.AbilityInspect, dlocktest.AbilityAhead, dlocktest.AbilityArmed, dlocktest.AbilityReleased, dlocktest.AbilityCheck},
 		New:             c.open,
-		NewNearRollOver: c.open, // 63-bit revisions never roll over, so any store will do
+		NewNearRollOver: c.open, // 63-bit revisions never roll over
 		Drop: func(t *testing.T, s driver.Session) {
 			_, err := admin.Revoke(within(t), inside(s).b.id)
 			must(t, err)

@@ -58,8 +58,8 @@ func receive(t *testing.T, granted <-chan *dlock.Lock) *dlock.Lock {
 	return l
 }
 
-// handOver unlocks held once next waits. It returns the lock of next, and how
-// many requests the old holder and the waiter made.
+// handOver unlocks held once next waits. It counts the requests of both
+// contenders.
 func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l *dlock.Lock, released, waited int) {
 	beforeFrom, beforeNext := from.wire.total(), next.wire.total()
 	granted := next.wait(t, next.Lock)
@@ -68,9 +68,8 @@ func handOver(t *testing.T, from contender, held *dlock.Lock, next contender) (l
 	return l, from.wire.total() - beforeFrom, next.wire.total() - beforeNext
 }
 
-// The first two rounds take more requests. A waiter lists the queue if its
-// session waits there for the first time, and also if the holder's session has
-// never waited there, because the release is then not announced.
+// Sessions that have never waited in the queue cost extra requests in the first
+// rounds.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	s := newStore(t, etcdtest.Shared(t), longSession)
 	a, b := s.contender(t), s.contender(t)
@@ -83,7 +82,7 @@ func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 		if time.Since(began) < 300*time.Millisecond {
 			require.Equal(t, 1, released, "the holder, round %d", round)
 			require.Equal(t, want, waited, "the waiter, round %d", round)
-		} else { // after 300 ms, a holder also lists the queue
+		} else { // after 300 ms, holders also list the queue
 			require.LessOrEqual(t, released, 2, "the holder, round %d", round)
 			require.LessOrEqual(t, waited, want+1, "the waiter, round %d", round)
 		}
@@ -125,7 +124,7 @@ func TestASessionThatFollowsAQueueSendsNothing(t *testing.T) {
 			return l.revision > j.Token && len(l.queues["q"].nodes) == 0
 		})
 	}
-	require.Less(t, writes.Load()-before, int64(10)) // on a slow machine, gRPC may ping to check the connection
+	require.Less(t, writes.Load()-before, int64(10)) // gRPC may ping on a slow machine
 }
 
 func TestASessionHasOneConnectionToEachServer(t *testing.T) {

@@ -48,11 +48,9 @@ type Driver struct {
 // documentation. It does no I/O. The error names the invalid part but never
 // quotes the password.
 //
-// Each connection reads the TLS files again, and each login the password file,
-// so that a session survives their renewal. Before the first session, errors
-// due to files, certificates, user or password don't match
-// driver.ErrUnavailable, because retrying is pointless. Once a session has
-// begun, they do match, because an operator may be replacing credentials.
+// Each connection reads the TLS files again, and each login the password file.
+// Errors from files, certificates, user or password match driver.ErrUnavailable
+// only once a session has begun.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -104,9 +102,8 @@ func (c *connector) dialed(ctx context.Context, writes bool) (*connector, *clien
 	return c, client, nil
 }
 
-// checkLayout rejects a prefix with another layout version, and stores the
-// version in a new prefix. It also fails if the user lacks the permission to
-// read keys, because creating a lease succeeds without it.
+// checkLayout rejects a prefix with another layout version. Its read also tests
+// the user's permission, which creating a lease does not.
 func (c *connector) checkLayout(ctx context.Context, client *clientv3.Client, writes bool) error {
 	key := c.settings.layoutKey()
 	reply, err := client.Get(ctx, key)
@@ -174,8 +171,7 @@ func (b *backend) config(timeout time.Duration) session.Config {
 	}
 }
 
-// connectError returns the error for a failed Connect. If a certificate was
-// rejected, it returns the TLS handshake's error in place of err, which may say
+// connectError prefers the error of a TLS handshake to gRPC's, which may say
 // only that the connection broke.
 func (c *connector) connectError(ctx context.Context, err error) error {
 	if code(err) == codes.Unavailable {
@@ -238,8 +234,8 @@ func (c *connector) client(ctx context.Context, user string) (*clientv3.Client, 
 	return nil, ctx.Err()
 }
 
-// dialOptions overrides defaults of gRPC and the client library. It limits the
-// reconnection backoff, which could otherwise exceed the session timeout.
+// dialOptions overrides defaults, such as a reconnection backoff that may
+// exceed the session timeout.
 func (c *connector) dialOptions() []grpc.DialOption {
 	pauses := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{
@@ -254,13 +250,12 @@ func (c *connector) dialOptions() []grpc.DialOption {
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"` + answering{}.Name() + `": {}}]}`)}
 }
 
-// window is the flow-control window of a connection, in bytes. It is fixed,
-// because gRPC would otherwise ping for nearly every message to estimate it.
+// window is the flow-control window in bytes. It is fixed, because gRPC would
+// otherwise ping for nearly every message.
 const window = 1 << 20
 
-// intercept adds logins, retries and checks to each unary request. While no
-// server is reachable, requests fail at once instead of waiting for a server,
-// because a timeout error would not give the reason.
+// intercept handles each unary request. Without a reachable server, requests
+// fail at once, because a timeout would hide the reason.
 func (c *connector) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -280,8 +275,8 @@ func (c *connector) intercept(
 			err = c.seen.check(before, reply)
 		}
 		c.conns.closeSilent(ctx, sent, at.Addr)
-		// If a proxy returned one of these codes before ctx ended, the client
-		// library would repeat the request, which may have reached etcd.
+		// On these codes, the client library would repeat a request that may
+		// have reached etcd.
 		if c := status.Code(err); ctx.Err() == nil && (c == codes.Canceled || c == codes.DeadlineExceeded) {
 			return status.Error(codes.Unavailable, err.Error())
 		}
@@ -289,15 +284,14 @@ func (c *connector) intercept(
 	})
 }
 
-// askAnother sends a request. If a learner refuses it, askAnother retries for
-// about two seconds, because other members may not be connected yet. A request
-// that is safe to repeat is also retried if a server does not answer in time.
+// askAnother repeats a request that a learner refused. Requests that are safe
+// to repeat are also retried after a timeout.
 func (c *connector) askAnother(ctx context.Context, request any, send func(context.Context) error) error {
 	safe := false
 	switch request.(type) {
 	case *pb.AuthenticateRequest, *pb.RangeRequest, *pb.LeaseGrantRequest:
 		safe = true
-	case *pb.LeaseRevokeRequest: // with only one server, wait for it until ctx ends
+	case *pb.LeaseRevokeRequest: // with one server, wait until ctx ends
 		safe = len(c.settings.endpoints) > 1
 	}
 	ask := func(ctx context.Context) (err error) {
@@ -320,9 +314,8 @@ func (c *connector) askAnother(ctx context.Context, request any, send func(conte
 	return ask(ctx)
 }
 
-// logIn logs in with a fresh client if err says that the authentication token
-// is no longer valid. The session's own client would send that token with its
-// login, which etcd 3.4 rejects, and the client library would retry forever.
+// logIn repeats a failed login with a fresh client, because etcd 3.4 rejects
+// logins that carry an invalid token.
 func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	answer, isLogin := reply.(*pb.AuthenticateResponse)
 	if !isLogin || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
@@ -340,7 +333,6 @@ func (c *connector) logIn(ctx context.Context, reply any, err error) error {
 	return err
 }
 
-// requestTimeout is how long a request to one server may take.
 func (s *settings) requestTimeout() time.Duration {
 	return min(max(s.timeout/4, time.Second), 2500*time.Millisecond)
 }

@@ -95,8 +95,8 @@ func (s *settings) parse(text string) error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// loadTLS returns the TLS configuration, or nil if TLS is off. Each call reads
-// the files again, because certificates are renewed.
+// loadTLS returns nil if TLS is off. Each call reads the files again, because
+// certificates are renewed.
 func (s *settings) loadTLS() (*tls.Config, error) {
 	switch {
 	case s.tlsConfig != nil:

@@ -39,8 +39,8 @@ func denied(err error, keys string) error {
 	return fmt.Errorf("%w; the role of the user needs readwrite for all keys %s", err, keys)
 }
 
-// isPermanent reports whether retrying after err is pointless. An expired login
-// is not permanent, because the client logs in again.
+// isPermanent reports whether retrying after err is pointless. After an expired
+// login, the client logs in again.
 func isPermanent(err error) bool {
 	if dsn.Untrusted(err) {
 		return true
@@ -67,8 +67,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// outOfTime reports whether the server itself gave up on a request. etcd then
-// returns a bare context error without a gRPC code.
+// outOfTime reports whether the server itself gave up, which it signals by a
+// bare context error.
 func outOfTime(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()

@@ -11,15 +11,13 @@ import (
 
 // Beat implements [session.Store]. It succeeds only if the lease was renewed.
 //
-// The reply to a keep-alive is no proof, because a deposed leader keeps
-// answering until it learns of its successor. Beat therefore follows the
-// keep-alive with a linearizable read, which needs a majority, and compares the
-// Raft terms of both replies. Equal terms mean that the leader of that term
-// handled the keep-alive while there was no newer leader. A leader elected
-// later restarts every lease.
+// A keep-alive's reply is no proof, because a deposed leader keeps answering.
+// Beat therefore compares its Raft term with that of a linearizable read. Equal
+// terms prove that no newer leader existed when the keep-alive was handled. A
+// leader elected later restarts every lease.
 func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	sent := time.Now()
-	for range 2 { // a leader may be elected between the two replies
+	for range 2 { // a leader may be elected in between
 		alive, err := b.beats.send(ctx, b.client, b.id)
 		b.conns.closeSilent(ctx, sent, nil)
 		if err != nil {
@@ -43,9 +41,8 @@ func (b *backend) Beat(ctx context.Context) (next time.Duration, err error) {
 	return 0, errors.New("leaders changed during a heartbeat")
 }
 
-// heartbeats is the stream for a session's keep-alives. It is kept open,
-// because the client library logs in again for each new stream, which costs the
-// server far more than a keep-alive.
+// heartbeats is the stream for a session's keep-alives. It stays open, because
+// each new stream costs a login.
 type heartbeats struct {
 	turn   chan struct{} // semaphore, held while a heartbeat is in flight
 	stream pb.Lease_LeaseKeepAliveClient
@@ -53,7 +50,7 @@ type heartbeats struct {
 }
 
 // send sends a keep-alive and waits for the reply. If ctx ends first, it closes
-// the stream, so that a late reply can't be mistaken for the next one.
+// the stream, because the reply may still arrive.
 func (h *heartbeats) send(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case h.turn <- struct{}{}:

@@ -91,8 +91,8 @@ func (s opened) follow(t *testing.T, queue string) driver.Watch {
 	return w
 }
 
-// connectThrough begins a session whose requests all go through the function
-// intercept, some concurrently, because heartbeats run in the background.
+// connectThrough begins a session whose requests all go through intercept, some
+// concurrently.
 func connectThrough(t testing.TB, intercept func(request, reply any, send func() error) error) opened {
 	t.Helper()
 	server := etcdtest.Shared(t)

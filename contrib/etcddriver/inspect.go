@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Read implements [session.Reader]. Nodes made by other programs have no token.
-// A second, best-effort request asks for the lease's remaining time.
+// Read implements [session.Reader]. Nodes of other programs have no token. The
+// lease's remaining time is best effort.
 func (b *backend) Read(ctx context.Context, queue, name string) (info driver.NodeInfo, err error) {
 	err = b.ask(ctx, func(ctx context.Context) error {
 		m, _, err := b.find(ctx, queue, name)
@@ -91,7 +91,7 @@ func (b *backend) Walk(ctx context.Context, prefix string) (queues []string, err
 }
 
 // setValue writes the value if the node exists and no higher token is stored.
-// The value's key has no lease, so it outlives the session.
+// The value outlives the session.
 func (b *backend) setValue(ctx context.Context, n *node, c session.Change) error {
 	key, token := b.settings.valueKey(c.Queue), c.Place.Token
 	put := []clientv3.Op{clientv3.OpPut(key, valueToken(token)+string(c.Data))}

@@ -15,30 +15,30 @@ import (
 )
 
 // The methods below build the keys that docs/contribute/other-languages.md
-// describes. A double slash ends the queue's name, which can't contain one.
+// describes. A double slash ends the queue's name.
 
 // layout is the version of the key format. It changes whenever clients of an
-// earlier version could misread a key. The first session in a prefix stores it.
+// earlier version could misread a key.
 const layout = "1"
 
 func (s *settings) layoutKey() string             { return s.prefix + "//layout" }
 func (s *settings) root() string                  { return s.prefix + "/" }
 func (s *settings) queueKeys(queue string) string { return s.prefix + "/" + queue + "//" }
 
-// cancelled returns the key that Cancel changes. A Create that the session sent
-// before such a change is rejected if it reaches etcd afterwards.
+// cancelled returns the key that Cancel changes, so that etcd rejects the
+// session's earlier Creates.
 func (s *settings) cancelled(session clientv3.LeaseID) string {
 	return s.prefix + "//cancelled/" + sessionName(session)
 }
 
 func (s *settings) valueKey(queue string) string { return s.prefix + "//kept/" + queue }
 
-// valueToken formats the token that precedes a value. All tokens have the
-// same length, so comparing two stored values compares their tokens.
+// valueToken formats the token that precedes a value. Its fixed length makes
+// values compare by their tokens.
 func valueToken(token int64) string { return fmt.Sprintf("%016x", token) }
 
-// released returns the key that announces a release. It sorts just before the
-// nodes' keys, so that one watch can cover all of them, but lists can omit it.
+// released returns the key that announces a release. It sorts before the nodes'
+// keys, so that one watch covers all.
 func (s *settings) released(queue string) string { return s.prefix + "/" + queue + "/.released" }
 
 // nodeID returns the last part of a node's key: session and number.
@@ -64,12 +64,12 @@ type member struct {
 	data    []byte
 }
 
-// proof returns the Proof of a session.Node. It need not be secret, because no
-// client can fake an event without permission to write the queue's keys.
+// proof returns a node's proof, which only clients with write permission could
+// fake in an event.
 func (m member) proof() string { return strconv.FormatInt(m.created, 10) }
 
-// parseNode parses a node's key and value. It returns false for keys that are
-// not nodes, such as those that other programs have written.
+// parseNode parses a node's key and value. It returns false for other keys,
+// which any program may write.
 func parseNode(queueKeys string, kv *mvccpb.KeyValue) (m member, ok bool) {
 	m = member{id: string(kv.Key[len(queueKeys):]), created: kv.CreateRevision, session: clientv3.LeaseID(kv.Lease)}
 	if isNodeID(m.id) {
@@ -111,9 +111,8 @@ func parseQueue(queueKeys string, kvs []*mvccpb.KeyValue) (members []member) {
 	return members
 }
 
-// nodesOf returns the nodes, with tokens only for this session's own. In a
-// restored backup, another session's node may have the name and token of a node
-// that this session has lost, and must not be taken for it.
+// nodesOf gives tokens only to this session's nodes, because a restored backup
+// may repeat tokens.
 func (b *backend) nodesOf(members []member) (nodes []session.Node) {
 	for _, m := range members {
 		n := session.Node{Name: m.Name, Proof: m.proof()}

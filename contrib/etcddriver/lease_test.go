@@ -27,7 +27,7 @@ func TestTheLeaseCountsFromBeforeTheGrant(t *testing.T) {
 	) error {
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		if _, grant := request.(*pb.LeaseGrantRequest); grant && err == nil {
-			time.Sleep(3500 * time.Millisecond) // this process considers the lease expired after 3 s
+			time.Sleep(3500 * time.Millisecond) // the lease counts as expired after 3 s
 			answered = time.Now()
 		}
 		return err
@@ -52,8 +52,7 @@ func TestAKeepAliveOfAnOldTermDoesNotCount(t *testing.T) {
 	require.Error(t, beat(within(t), s))
 }
 
-// Reads must be linearizable. A lagging server answers a serializable read from
-// old data, so two contenders might be granted the same lock.
+// Old data could grant a lock twice, so all reads must be linearizable.
 func TestNoReadMayBeOld(t *testing.T) {
 	var reads sync.Map // set of {CountOnly, KeysOnly, has a range}
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -78,8 +77,8 @@ func TestNoReadMayBeOld(t *testing.T) {
 	}
 }
 
-// If an old backup is restored, etcd's revision goes back, and the session's
-// nodes may be missing.
+// A restored backup sets etcd's revision back, and may lack the session's
+// nodes.
 func TestASessionEndsIfTheRevisionGoesBack(t *testing.T) {
 	var back atomic.Int64
 	s := connectThrough(t, func(_, reply any, send func() error) error {

@@ -17,11 +17,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// listener follows the queues in which the session waits. Their etcd watches
-// share one stream. A lost stream is never resumed: listener opens new watches,
-// and the session lists its queues again. The client library would resume the
-// watches after the last revision it received, but a server may report its
-// progress before it sends older events (etcd issue 15220).
+// listener watches queues over one stream. A lost stream is not resumed,
+// because events might be missing (etcd issue 15220).
 type listener struct {
 	b    *backend
 	host session.Host
@@ -43,22 +40,21 @@ type followed struct {
 	queue   string
 	keys    []string          // if not nil, only these are watched
 	ids     []int64           // IDs of the watches
-	again   bool              // events may have been missed before these watches opened
+	again   bool              // earlier events may have been missed
 	opening int               // how many watches are not open yet
 	opened  chan struct{}     // closed when all watches are open
-	live    bool              // whether the queue was listed since the watches opened
+	live    bool              // whether listed since the watches opened
 	nodes   map[string]member // by the last part of the key
 	early   []*mvccpb.Event   // events that arrived before live was set
 	used    driver.Instant
 	use     int64 // changes whenever the session uses the queue
-	told    bool  // Delete may have written the key that announces a release
+	told    bool  // a release may have been announced
 }
 
-// A waiter is far behind if its predecessor has at least farBehind nodes ahead.
-// The waiter's session then watches only the waiter's own node and the
-// predecessor, because sending every change of the queue to each of n waiters
-// takes n*n messages. When the predecessor goes, the waiter lists the queue,
-// because the watches may report out of order, and its own node may be gone.
+// A waiter whose predecessor has at least farBehind nodes ahead watches only
+// that node and its own. Otherwise n waiters would receive n*n messages. The
+// two watches may report out of order, so the waiter lists the queue when its
+// predecessor goes.
 var farBehind = 16
 
 // farNodes has the keys to watch for a node that is far behind: see farBehind.
@@ -125,9 +121,8 @@ func (b *backend) Subscribe(ctx context.Context, q session.Query) (now session.S
 	return session.LookAt(ctx, b, q)
 }
 
-// follow makes sure that a queue is watched. If far has keys, only these are
-// watched, unless the session has used the queue since the Create that chose
-// them. follow returns a channel that is closed when the watches are open.
+// follow watches a queue, or only far's keys while they are current. The
+// returned channel is closed once the watches are open.
 func (l *listener) follow(queue string, far farNodes) (opened <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +162,8 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// receive opens a stream and passes on events until the stream ends, as it does
-// when the server has no leader.
+// receive passes on events until the stream ends, as it does when the server
+// has no leader.
 func (l *listener) receive(ctx context.Context) {
 	ctx, end := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer end()
@@ -218,8 +213,7 @@ func (l *listener) open(f *followed) {
 	}
 }
 
-// send sends a request on the stream. It ignores errors, because receive then
-// fails, too. mu must be held.
+// send ignores errors, because receive then fails, too. mu must be held.
 func (l *listener) send(r *pb.WatchRequest) {
 	if l.stream != nil {
 		_ = l.stream.Send(r)
@@ -234,9 +228,8 @@ func (l *listener) close(f *followed) {
 	}
 }
 
-// pass handles a reply from the server. It returns false if the server has
-// ended a watch or refused to open one, for example because the stream's
-// authentication token has expired.
+// pass handles a reply. It returns false if the server ended or refused a
+// watch, as with an expired authentication token.
 func (l *listener) pass(reply *pb.WatchResponse) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,9 +250,8 @@ func (l *listener) pass(reply *pb.WatchResponse) bool {
 	return !reply.Canceled
 }
 
-// apply passes on events in the order of their revisions. Until the queue has
-// been listed, apply keeps events for later, because the list may still show a
-// node whose removal an event has reported.
+// apply passes on events. It holds them back until the first list, which may be
+// older than the events.
 func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	if !f.live {
 		f.early = append(f.early, events...)
@@ -278,7 +270,7 @@ func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 			continue
 		}
 		old, was := f.nodes[id]
-		was = was && old.created <= e.Kv.ModRevision // an older event concerns an earlier node with this key
+		was = was && old.created <= e.Kv.ModRevision // older events concern earlier nodes with this key
 		var now member
 		if e.Type == mvccpb.DELETE && was {
 			delete(f.nodes, id)
@@ -296,9 +288,8 @@ func (l *listener) apply(f *followed, events []*mvccpb.Event) {
 	}
 }
 
-// use marks a queue as used. It returns the state of the watches if these are
-// open, the new value of followed.use (zero while the session waits in the
-// queue), and whether the watches report every change of the queue.
+// use marks a queue as used. The result use is zero while the session waits in
+// the queue. announced means that every change is reported.
 func (l *listener) use(queue string) (open *followed, use int64, announced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -322,8 +313,8 @@ func (l *listener) touch(f *followed) {
 	f.used, f.use = driver.Now(), l.last
 }
 
-// learn adds nodes from a list that was requested when the watches were open.
-// Known nodes stay as they are, because older events for them may still arrive.
+// learn adds nodes from a list requested after the watches opened. It keeps
+// known nodes, because older events for them may still arrive.
 func (l *listener) learn(open *followed, members []member) {
 	if open == nil {
 		return
@@ -342,9 +333,8 @@ func (l *listener) learn(open *followed, members []member) {
 	}
 }
 
-// tell reports whether Delete should announce a release: only if the session
-// follows the queue. tell marks the queue as used, so that stopUnused does not
-// try to remove the announcement before Delete has written it.
+// tell reports whether to announce a release. Marking the queue as used keeps
+// stopUnused from removing the announcement too early.
 func (l *listener) tell(queue string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,10 +364,8 @@ func (l *listener) lose() bool {
 	return l.running
 }
 
-// check is called with the revision that a heartbeat has read. It asks the
-// stream's server for its progress, and ends the stream if the server has been
-// behind for a quarter of the session timeout: the server or its disk may hang.
-// check never blocks, so it can't delay a heartbeat.
+// check ends the stream if its server stays behind the revision newest, as with
+// a hung disk. It never blocks a heartbeat.
 func (l *listener) check(newest int64) {
 	if !l.mu.TryLock() {
 		return
@@ -395,9 +383,8 @@ func (l *listener) check(newest int64) {
 // stopAfter is how long a session keeps following a queue that it does not use.
 const stopAfter = 10 * time.Second
 
-// stopUnused stops following queues in which the session does not wait and that
-// it has not used for the given time. In these queues, it also deletes the key
-// that announces releases. If this fails, the key ends with the session.
+// stopUnused stops following queues that were unused for the given time. It
+// deletes the keys that announced releases there.
 func (l *listener) stopUnused(ctx context.Context, after time.Duration) {
 	for _, f := range l.unused(after) {
 		if f.told {

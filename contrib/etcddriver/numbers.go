@@ -2,13 +2,10 @@ package etcddriver
 
 import "github.com/dlock-go/dlock/driver/session"
 
-// numbers allocates numbers for the keys of a session's nodes in one queue.
-// They are reused, because etcd lists a queue by visiting every key that the
-// queue has had since the last compaction. If each node had a new key, every
-// lock would slow down later ones.
-//
-// A queue never reuses a number if a request that removes its key may still
-// arrive: see backend.lost.
+// numbers allocates the numbers in a session's keys in one queue. They are
+// reused, because each new key slows down etcd's lists until the next
+// compaction. A number is not reused while a request that removes its key may
+// still arrive.
 type numbers struct {
 	last int64 // highest number allocated so far
 	used int

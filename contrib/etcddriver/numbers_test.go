@@ -100,8 +100,7 @@ func TestANodeNeverTakesAKeyThatALateDeleteRemoves(t *testing.T) {
 	s.has(t, next.Node)
 }
 
-// If two Deletes of a node are concurrent, the second may reach the store after
-// the first has returned. It would then remove a later node with the same key.
+// A second, late Delete would remove a later node with the same key.
 func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 	s, link := linked(t)
 	w := &link.wire
@@ -149,8 +148,7 @@ func TestAReleaseAfterAnOperatorFindsTheNodeGone(t *testing.T) {
 	require.ErrorIs(t, s.Delete(within(t), "q", j.Place, driver.Released), driver.ErrGone)
 }
 
-// A cancellation that got no reply is retried. The first attempt may still
-// arrive later, and would then remove any node that reuses the key.
+// The lost first attempt of a cancellation may arrive after its retry.
 func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	s, link := linked(t)
 	held := make(chan func())
@@ -173,8 +171,8 @@ func TestANodeNeverTakesAKeyThatALateCancellationRemoves(t *testing.T) {
 	s.has(t, next.Node)
 }
 
-// When etcd is full, clients retry Create until an operator frees space. The
-// driver must not keep a record of each of these Creates.
+// Callers retry Create while etcd is full, so records of refused Creates would
+// pile up.
 func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	s := connectTo(t, "etcd://"+server.Addr()+"/locks?"+longSession)
@@ -188,15 +186,13 @@ func TestARefusedCreateIsNotCancelled(t *testing.T) {
 	require.ErrorContains(t, err, "space exceeded")
 	s.leavesNothing(t, "q")
 
-	// A lock can be released even without space. If the release cannot be
-	// announced, the caller deletes the node with the cause Changed.
+	// A full etcd can't store an announcement, but must still release locks.
 	require.NoError(t, s.Delete(within(t), "held", held.Place, driver.Released))
 	require.ErrorIs(t, s.Delete(within(t), "followed", followed.Place, driver.Released), driver.ErrUnavailable)
 	require.NoError(t, s.Delete(within(t), "followed", followed.Place, driver.Changed))
 }
 
-// etcd checks its space before it applies a transaction and again afterwards,
-// so it may create the node and still answer ErrNoSpace.
+// etcd checks its space twice, so it may make the node and answer ErrNoSpace.
 func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	refuse := true
 	s := connectThrough(t, func(request, _ any, send func() error) error {
@@ -213,8 +209,7 @@ func TestACreateThatEtcdMakesAndRefusesLeavesNothing(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Without space, etcd can't store the key that cancels a Create whose reply was
-// lost. The driver must remove the node all the same.
+// Without space, etcd can't store the key that cancels a lost Create.
 func TestALostCreateLeavesNothingIfThereIsNoSpace(t *testing.T) {
 	server := etcdtest.Start(t, etcdtest.WithArgs("--quota-backend-bytes", "2000000"))
 	st := newStore(t, server, longSession)
@@ -265,8 +260,7 @@ func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	}
 }
 
-// When a connection breaks, all Creates in flight lose their replies. Their
-// nodes block the lock, so the driver must remove many with each request.
+// A broken connection may leave many nodes that block the lock.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const unanswered = 1000
 	server := etcdtest.Shared(t)
@@ -300,7 +294,7 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	close(broken)
 	calls.Wait()
 	s.leavesNothing(t, "q")
-	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 8 for 127 Creates each, a few small ones, retries
+	require.LessOrEqual(t, cleanUps.Load(), int64(20)) // 8 batches of 127, and retries
 
 	client := pb.NewKVClient(raw(t, server).ActiveConnection())
 	for range unanswered / 2 {
@@ -314,8 +308,8 @@ func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	require.Empty(t, s.b.numbers)
 }
 
-// leavesNothing waits until the nodes of all failed Creates are removed, and
-// requires that the queue is then empty.
+// leavesNothing requires that the queue becomes empty once all failed Creates
+// are removed.
 func (s opened) leavesNothing(t *testing.T, queue string) {
 	t.Helper()
 	eventually(t, func() bool {

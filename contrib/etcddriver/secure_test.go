@@ -63,22 +63,20 @@ func TestAUserMayUseThePrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-// etcd drops an authentication token that has been unused for five minutes, and
-// all tokens when authentication is turned off and on again.
+// etcd drops all tokens when authentication is turned off and on again.
 func TestASessionLogsInAgainIfItsTokenIsNotValid(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
 	s := connectTo(t, "etcd://shop:geheim@"+server.Addr()+"/locks?"+longSession)
 	server.Etcdctl("--user", "root:root", "auth", "disable")
 	server.Etcdctl("auth", "enable")
-	eventually(t, func() bool { // retry, because requests may time out on a slow machine
+	eventually(t, func() bool { // requests may time out on a slow machine
 		_, err := s.List(within(t), "q")
 		return err == nil
 	})
 }
 
-// The authentication token of a stream expires if no watch begins on the stream
-// for five minutes, even if the stream stays open.
+// The token of an open stream expires after five minutes without a new watch.
 func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.EnableAuth("root", "shop", "geheim", "locks/")
@@ -89,7 +87,7 @@ func TestAStreamWhoseTokenHasExpiredIsReplaced(t *testing.T) {
 	server.Etcdctl("auth", "enable")
 
 	var err error
-	eventually(t, func() bool { // retry, because requests may time out on a slow machine
+	eventually(t, func() bool { // requests may time out on a slow machine
 		_, err = s.WatchQueue(within(t), "q")
 		return err == nil || !errors.Is(err, driver.ErrUnavailable)
 	})
@@ -168,8 +166,7 @@ func TestAServerThatIsDownIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, connectError(t, "etcd://"+testenv.Loopback(port)), driver.ErrUnavailable)
 }
 
-// A timeout error must name the servers, even if the caller's deadline is
-// shorter than the driver's.
+// The servers are named even if the caller's deadline expires first.
 func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	t.Parallel()
 	var addrs []string

@@ -15,8 +15,8 @@ var (
 		"the data source name may only have servers of one, which is not made anew while it is in use", driver.ErrSessionEnded)
 )
 
-// seen records what a session knows about the store. If a reply contradicts
-// that, the session ends, because the store may have lost the session's nodes.
+// seen is a session's knowledge of the store. A contradicting reply ends the
+// session, because nodes may be lost.
 type seen struct {
 	revision atomic.Int64  // highest revision in any reply
 	cluster  atomic.Uint64 // cluster ID in the first reply

@@ -18,8 +18,7 @@ import (
 func init() { balancer.Register(answering{}) }
 
 // answering is a gRPC balancer that does round robin but avoids learners and
-// unresponsive servers. Plain round robin would keep sending requests to a hung
-// server, because the connection to it stays open.
+// servers that hang with an open connection.
 type answering struct{}
 
 // Name implements [balancer.Builder].
@@ -77,14 +76,14 @@ func (p picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err er
 	return picked, err
 }
 
-// avoids reports whether another server is preferable. A new stream for watches
-// must not go to the server of the previous one, which may be behind.
+// avoids reports whether another server is preferable. A new watch stream
+// avoids the previous stream's server, which may be behind.
 func (s *servers) avoids(server balancer.SubConn, method string) bool {
 	return time.Now().Before(s.silent[server]) || method == watchMethod && server == s.watches
 }
 
-// done records whether the server answered. A cancelled heartbeat stream counts
-// as unanswered, because it is cancelled only when a reply is overdue.
+// done records whether a server answered. A cancelled heartbeat stream counts
+// as unanswered, because its reply was overdue.
 func (s *servers) done(server balancer.SubConn, method string, done balancer.DoneInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +100,8 @@ func (s *servers) done(server balancer.SubConn, method string, done balancer.Don
 	}
 }
 
-// byLearner reports whether err is a learner's refusal. The learner has done
-// nothing, so it is safe to repeat the request at another member.
+// byLearner reports whether a learner refused the request, so that it is safe
+// to repeat.
 func byLearner(err error) bool {
 	return err != nil && rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner)
 }
@@ -111,7 +110,7 @@ func byLearner(err error) bool {
 type conns struct {
 	mu    sync.Mutex
 	open  map[*conn]time.Time
-	dials atomic.Int64 // counts sessions and dials, to choose the address to try first
+	dials atomic.Int64 // counter that selects the address to try first
 }
 
 type conn struct {
@@ -137,9 +136,8 @@ func (c *conn) Close() error {
 	return err
 }
 
-// closeSilent closes the connections that have received nothing since a request
-// was sent, if ctx has timed out. If server is not nil, it closes only those to
-// this server. gRPC itself would keep them for more than ten seconds.
+// If ctx has timed out, closeSilent closes connections that received nothing
+// since sent. gRPC would keep them for over ten seconds.
 func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Addr) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -153,9 +151,8 @@ func (cs *conns) closeSilent(ctx context.Context, sent time.Time, server net.Add
 	}
 }
 
-// connect dials a server. If the host name has several addresses, each session
-// and each dial tries the next address first, because a server may accept
-// connections but never answer.
+// connect dials a server, at another of its addresses each time, because one
+// may accept connections but never answer.
 func (c *connector) connect(ctx context.Context, server string) (net.Conn, error) {
 	first := server
 	host, port, _ := net.SplitHostPort(server)

@@ -25,12 +25,12 @@ func (w *wheel) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: w.servers[w.turn%len(w.servers)]}, nil
 }
 
-// A session lists the queue after each new watch. With two servers, plain round
-// robin would therefore open every new stream at the same server.
+// Plain round robin over two servers would open each new stream at the same
+// one.
 func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // of a nonzero size, so that new returns distinct pointers
+		_ byte // nonzero size makes new return distinct pointers
 	}
 	two := []balancer.SubConn{new(server), new(server)}
 	for _, offered := range [][]balancer.SubConn{two, two[:1]} {
@@ -50,14 +50,13 @@ func TestAStreamForWatchesBeginsAtAnotherServer(t *testing.T) {
 	}
 }
 
-// errOutOfTime is the reply of a follower whose disk hangs, and whose own time
-// limit expires just before the client's.
+// errOutOfTime is the reply of a follower whose own time limit expires first.
 var errOutOfTime = status.Error(codes.Unknown, context.DeadlineExceeded.Error())
 
 func TestAServerThatAnswersTooLateIsAvoided(t *testing.T) {
 	type server struct {
 		balancer.SubConn
-		_ byte // of a nonzero size, so that new returns distinct pointers
+		_ byte // nonzero size makes new return distinct pointers
 	}
 	late, other := new(server), new(server)
 	p := picker{&wheel{servers: []balancer.SubConn{late, other}}, &servers{silent: make(map[balancer.SubConn]time.Time)}}

@@ -28,8 +28,7 @@ type store struct {
 	server *etcdtest.Server
 	prefix string
 	params string
-	// existing opens the store with NewConnector and an etcd client, rather
-	// than with a data source name.
+	// existing opens the store with NewConnector and an etcd client.
 	existing bool
 
 	mu    sync.Mutex
@@ -85,8 +84,8 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	return NewConnector(client, Options{SessionTimeout: time.Second, Prefix: s.prefix})
 }
 
-// freeLink reuses the proxy of a closed session if there is one, because some
-// tests count goroutines, and each proxy has some.
+// freeLink reuses a closed session's proxy, because some tests count
+// goroutines.
 func (s *store) freeLink() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +156,7 @@ type watchStreams struct {
 	events  atomic.Int64 // number of events received
 }
 
-// silence stops all replies on the open streams, as if the server that sends
-// events had hung while other servers still answer requests.
+// silence stops all replies on the open streams, as if their server hung.
 func (w *watchStreams) silence() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).silent.Store(true)
@@ -178,8 +176,7 @@ func (w *watchStreams) intercept(
 	return stream, nil
 }
 
-// hang stops the events on the open streams, as if they came from a follower
-// that can't write to its disk. Progress requests are still answered.
+// hang stops the events on the open streams, as if a follower's disk hung.
 func (w *watchStreams) hang() {
 	w.streams.Range(func(stream, _ any) bool {
 		stream.(*silentStream).hangs.Store(true)
@@ -219,7 +216,7 @@ func (l *link) loseRequest(op faults.Op) {
 
 func (l *link) loseReply(op faults.Op) {
 	l.wire.play(matching(op), func(_ context.Context, _ string, _ any, send func() error) {
-		_ = send() // if this fails, the request is lost instead of the reply
+		_ = send() // on failure, the request is lost instead
 		l.proxy.DropConnections()
 	})
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// renewed reads the certificate files for each connection. If a server name is
-// configured, it verifies the certificates of all servers against that name,
-// whereas the client library would verify each against its server's host.
+// renewed reads the certificate files for each connection. A configured server
+// name replaces the host when any server's certificate is verified.
 type renewed struct {
 	credentials.TransportCredentials
 	settings *settings
@@ -29,8 +28,8 @@ func (r renewed) ClientHandshake(ctx context.Context, host string, conn net.Conn
 
 func (r renewed) Clone() credentials.TransportCredentials { return r }
 
-// refusedCertificate tries a TLS handshake with each server, because the error
-// from gRPC may say only that the connection broke.
+// refusedCertificate tries a TLS handshake with each server, because gRPC's
+// error may say only that the connection broke.
 func (s *settings) refusedCertificate(ctx context.Context) error {
 	config, err := s.loadTLS()
 	if err != nil || config == nil {
@@ -47,8 +46,8 @@ func (s *settings) refusedCertificate(ctx context.Context) error {
 	return nil
 }
 
-// handshake connects to endpoint and reads one byte, because only a successful
-// read shows that the server has accepted the client's certificate.
+// handshake also reads one byte, because only that shows that the server
+// accepts the client's certificate.
 func handshake(ctx context.Context, endpoint string, config *tls.Config) error {
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", endpoint)
 	if err != nil {

@@ -36,9 +36,8 @@ func (l *listener) currentStream() pb.Watch_WatchClient {
 	return l.stream
 }
 
-// The session must replace a watch stream whose server hangs, even while other
-// servers still answer requests. If only the server's disk hangs, it still
-// answers progress requests, but with an old revision.
+// A server whose disk hangs still answers progress requests, with an old
+// revision.
 func TestAStreamThatFallsBehindIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(*watchStreams){"hangs": (*watchStreams).silence, "disk hangs": (*watchStreams).hang} {
@@ -85,8 +84,7 @@ func (s opened) handles(t *testing.T, n driver.Joined, list []member, name strin
 	})
 }
 
-// Nodes reuse keys. After a list has shown a node, an event may still report
-// that the previous node with this key was removed.
+// Nodes reuse keys, so an event may concern the key's previous node.
 func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -96,8 +94,7 @@ func TestAnEventOfAnEarlierNodeWithTheSameKeyDoesNotCount(t *testing.T) {
 	require.Len(t, w.C, 1, "released")
 }
 
-// A node's removal may arrive as an event before the first list, which still
-// shows the node.
+// The first list may still show a node whose removal an event has reported.
 func TestAnEventThatOvertakesTheFirstListIsNotMissed(t *testing.T) {
 	s := connect(t)
 	first, _, w := pair(t, s, "q")
@@ -139,8 +136,7 @@ func TestAListFromBeforeTheWatchDoesNotCount(t *testing.T) {
 	require.False(t, s.b.Listening("q", false))
 }
 
-// While there was no stream, the waiter's own node may have been removed, so a
-// release seen afterwards does not show that it is the waiter's turn.
+// The waiter's own node may have been removed while there was no stream.
 func TestAReleaseAfterALostStreamOnlyMakesTheWaiterLook(t *testing.T) {
 	s, link := linked(t)
 	first, _, w := pair(t, s, "q")
@@ -246,8 +242,8 @@ func waitFarBehind(t *testing.T, n int) {
 	t.Cleanup(func() { farBehind = before })
 }
 
-// line fills a queue with four nodes of one session. Behind them, another
-// session waits with the last node. The link l is that of the waiting session.
+// line puts a waiter behind four nodes of another session. l is the waiter's
+// link.
 func line(t *testing.T) (holder opened, ahead []driver.Joined, waiter opened, last driver.Joined, l *link) {
 	t.Helper()
 	st := newStore(t, etcdtest.Shared(t), longSession)
