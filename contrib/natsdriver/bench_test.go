@@ -16,8 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ways returns dlock, and two locks from pages about NATS. These two create a
-// key that expires. While the key exists, one of them polls, the other watches.
+// ways returns dlock, and the locks that pages about NATS suggest.
 func ways(b *testing.B) []testenv.Way {
 	server := natstest.Start(b)
 	bucket := func() jetstream.KeyValue {

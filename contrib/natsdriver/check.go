@@ -42,8 +42,8 @@ func (c *connector) Check(ctx context.Context) (found []driver.Finding, err erro
 
 const synced = "without sync_interval: always, which no client can see, a lock may have two holders after a power cut of"
 
-// look returns findings about the stream and its servers. To check permissions,
-// it tries a write whose condition never holds, and listens for notices.
+// look returns findings about the stream. It checks permissions by a write
+// whose condition never holds, and by listening.
 func (kv *kv) look(ctx context.Context) (found []driver.Finding, err error) {
 	i, err := kv.stream(ctx)
 	l, failed := kv.client(ctx)

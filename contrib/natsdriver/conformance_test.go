@@ -59,7 +59,7 @@ func TestConformanceOnACluster(t *testing.T) {
 }
 
 func config(open func(t *testing.T, parameters string) *connector) dlocktest.Config {
-	var lossy sync.Map // connector by test, or nil while NewLossy makes it
+	var lossy sync.Map // by test; nil while NewLossy makes the connector
 	config := castest.Config(func(t *testing.T) func() cas.KV {
 		parameters := "session_timeout=1s&empty_is_new=true"
 		if _, ok := lossy.Load(t); ok {

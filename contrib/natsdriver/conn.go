@@ -20,7 +20,7 @@ import (
 // link is one connection of a session.
 type link struct {
 	*nats.Conn
-	silence   *time.Timer // closes the connection if no leader answers in time
+	silence   *time.Timer // closes the connection if no leader answers
 	confirmed atomic.Bool // whether confirm has succeeded on this connection
 }
 
@@ -47,8 +47,8 @@ func (kv *kv) client(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// dial connects to one of the servers. An asynchronous error, such as a missing
-// permission, closes the connection, so that no request waits in vain.
+// dial connects to one of the servers. Asynchronous errors close the
+// connection, so that no request waits in vain.
 func (kv *kv) dial(ctx context.Context) (*link, error) {
 	o, err := kv.settings.options(ctx)
 	if err != nil {

@@ -32,14 +32,13 @@ func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 }
 
 // NewConnector returns a connector for the servers of an existing connection.
-// It takes over the connection's options, such as login, TLS, dialer and inbox
-// prefix, but no callbacks. With these options, each session opens a connection
-// of its own, so that heartbeats do not wait for the program's messages.
-// Closing the given connection leaves the sessions open.
+// Each session opens its own connection with the same options, such as login
+// and dialer, but without callbacks. Closing the given connection leaves the
+// sessions open.
 //
 // The parameters are those of a data source name, such as
-// "session_timeout=30s&replicas=3". The stream is named dlock if the name is
-// empty. NewConnector does no I/O.
+// "session_timeout=30s&replicas=3". An empty stream name means dlock.
+// NewConnector does no I/O.
 func NewConnector(nc *nats.Conn, stream, parameters string) (driver.Connector, error) {
 	if nc == nil {
 		return nil, errors.New("natsdriver: the connection is nil")

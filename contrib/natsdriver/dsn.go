@@ -17,14 +17,14 @@ import (
 // settings is a parsed data source name, or what NewConnector was given. It is
 // immutable.
 type settings struct {
-	// options returns the options of a new connection, with files read again.
-	// Because it is a function, printing the settings reveals no password.
+	// options reads files again for each connection. As a function, it keeps
+	// passwords out of printed settings.
 	options  func(context.Context) (nats.Options, error)
 	servers  string // for messages
 	stream   string
 	timeout  time.Duration
-	grace    time.Duration // how long no session begins after a loss of data
-	replicas int           // zero: 1 for a new stream, any for an existing one
+	grace    time.Duration // pause before sessions begin after data loss
+	replicas int           // zero: 1 in new streams, any in existing
 	emptyNew bool          // no grace if the stream has no messages
 }
 

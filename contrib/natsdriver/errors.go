@@ -25,9 +25,8 @@ func isOff(err error) bool {
 	return isAny(err, jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount)
 }
 
-// mark turns an error reply into one that package cas understands. Only
-// permanent errors prove that JetStream has done nothing: others may come from
-// a server that does not lead any more, while the leader stores the message.
+// mark classifies an error reply. Only permanent errors prove that no leader
+// stores the message.
 func mark(e *jetstream.APIError) error {
 	const noPeers = 10005 // too few servers yet, while a cluster starts
 	switch {
@@ -41,7 +40,6 @@ func mark(e *jetstream.APIError) error {
 	return session.Refused(e)
 }
 
-// dialError returns the error for a failed attempt to connect.
 func dialError(err error) error {
 	if dsn.Untrusted(err) || errors.As(err, new(serverError)) || isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired,
 		nats.ErrAuthRevoked, nats.ErrAccountAuthExpired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported) {

@@ -19,9 +19,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session/cas"
 )
 
-// kv is a stream as one session sees it. A key is a subject, and its value the
-// latest message with that subject. An empty message means that there is no
-// value. A revision is a stream sequence.
+// kv is a stream as one session sees it. Keys are subjects, values their latest
+// messages, and revisions stream sequences.
 type kv struct {
 	settings *settings
 	met      *sync.Map // see connector
@@ -30,7 +29,7 @@ type kv struct {
 	name      string      // the session's generation; empty until the session begins
 	lost      atomic.Bool // whether the session must not write any more
 
-	turn  chan struct{} // guards the fields below; a wait can be cancelled
+	turn  chan struct{} // guards the fields below; waiting can be cancelled
 	link  *link         // latest connection, or nil
 	avoid string        // address that the next dial skips, or empty
 	found []string      // servers discovered through connections
@@ -42,9 +41,8 @@ var (
 	_ cas.Unguarded    = (*kv)(nil)
 )
 
-// Unguarded implements [cas.Unguarded]. Checking a second key takes a batch of
-// two messages. On a single server, a batch takes ten times as long as a
-// message. In a cluster, batches of the same session would conflict.
+// Unguarded implements [cas.Unguarded]. A check of a second key takes a batch.
+// Batches are slow on a single server, and conflict in a cluster.
 func (kv *kv) Unguarded() bool { return true }
 
 // subject converts a key to a subject. Keys of notices begin with n/.
@@ -66,8 +64,8 @@ func (kv *kv) Close() error {
 	return nil
 }
 
-// ask makes a request, with a time limit even if ctx has none. The answer is
-// JSON, and may be an error of JetStream.
+// ask makes a request with a time limit. The JSON answer may be an error of
+// JetStream.
 func (kv *kv) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, kv.settings.requestTime())
 	defer cancel()
@@ -101,8 +99,8 @@ func text(v any) string {
 	return string(b)
 }
 
-// read reads a message, if there is one. The answer may come from a deposed
-// leader, and then the message may be missing or old.
+// read reads a message, if there is one. The answer may be old, because a
+// deposed leader may send it.
 func (kv *kv) read(ctx context.Context, which map[string]any) (cas.Entry, error) {
 	var answer struct {
 		Message struct {
@@ -128,7 +126,7 @@ func (kv *kv) Get(ctx context.Context, key string) (cas.Entry, error) {
 }
 
 // Scan implements [cas.KV]. It reads the oldest entries first, because Tidy
-// looks for these, and ctx may end before all entries are read.
+// needs these, and ctx may end early.
 func (kv *kv) Scan(ctx context.Context) (all []cas.Entry, err error) {
 	for from := int64(1); ; {
 		e, err := kv.read(ctx, map[string]any{"seq": from, "next_by_subj": kv.settings.stream + ".>"})
@@ -171,8 +169,8 @@ func (kv *kv) Write(ctx context.Context, e cas.Entry, _ ...cas.Entry) (int64, er
 
 const noteHeader = "Dlock-Note"
 
-// Watch implements [cas.Watcher]. It calls begun after a reply from the leader,
-// because all servers on the way to the leader then know the subscription.
+// Watch implements [cas.Watcher]. A reply from the leader shows that all
+// servers on the way know the subscription.
 func (kv *kv) Watch(ctx context.Context, _ string, begun func(), changed func(cas.Entry)) error {
 	l, err := kv.client(ctx)
 	if err != nil {

@@ -60,8 +60,7 @@ func TestASingleServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {
 	}
 }
 
-// The backup is older than the holder's node, and the holder is cut off, so that
-// it cannot learn of the restore.
+// The restored backup lacks the node of a holder that is cut off.
 func TestARestoreMakesNoTwoHolders(t *testing.T) {
 	for n, addr := range map[int]string{1: natstest.Start(t).Addr(), 3: natstest.StartCluster(t, 3).Servers[0].Addr()} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
@@ -133,13 +132,12 @@ func TestASessionWritesNothingIntoANewStream(t *testing.T) {
 	require.Nil(t, e.Value)
 }
 
-// In each round, a leader is killed, the next one is paused, and the one after
-// that is cut off from the majority, but clients can still reach it.
+// Each round kills one leader, pauses one, and cuts one off from the others.
 func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")
 	}
-	for _, n := range []int{3, 5} { // one after the other: eight servers are too many for two cores
+	for _, n := range []int{3, 5} { // not parallel: eight servers overload two cores
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			cluster := natstest.StartCluster(t, n)
 			holders := new(history.Holders)
@@ -147,7 +145,7 @@ func TestAClusterThatFailsUnderLoadMakesNoTwoHolders(t *testing.T) {
 				return dlock.Open("nats", fmt.Sprintf("nats://%s/locks?session_timeout=20s&empty_is_new=true&replicas=%d", strings.Join(cluster.Addrs(), ","), n))
 			})()
 			holders.Await(t)
-			goesOn := func() { // an election may take long on a busy machine
+			goesOn := func() { // elections may be slow on a busy machine
 				began := time.Now()
 				for try := 1; !holders.GoOn(); try++ {
 					require.Less(t, try, 3, "hardly any lock was granted for three minutes")
@@ -202,7 +200,6 @@ func (kv *kv) backup(t *testing.T) (parts [][]byte) {
 	}
 }
 
-// restore replaces the stream by a snapshot.
 func (kv *kv) restore(t *testing.T, parts [][]byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -61,7 +61,6 @@ func (kv *kv) stream(ctx context.Context) (i info, err error) {
 	return i, nil
 }
 
-// checkVersion fails if the server is too old.
 func checkVersion(version string) error {
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 || major < 2 || major == 2 && minor < 12 {
@@ -70,11 +69,8 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// generation returns the name of the data's generation. In a cluster, this is
-// the time at which the stream was created. On a single server, it is the
-// creation time of an unused consumer, which generation creates if there is
-// none. The consumer is in memory, so it ends when the server restarts, or when
-// the stream is removed or restored.
+// generation names the data's generation. On a single server, it is the
+// creation time of an in-memory consumer, which a restart or restore ends.
 func (kv *kv) generation(ctx context.Context) (name string, err error) {
 	var i info
 	if kv.clustered {
@@ -154,9 +150,9 @@ func (kv *kv) enter(ctx context.Context, stream info, generation string) (r reco
 	}
 }
 
-// confirm checks that the generation is still the session's. Unless again is
-// true, one check per connection is enough, because a restart of the server
-// breaks its connections.
+// confirm checks that the session's generation is still current. Unless again
+// is set, it checks once per connection, because a server's restart breaks
+// connections.
 func (kv *kv) confirm(ctx context.Context, again bool) error {
 	l, err := kv.client(ctx)
 	if err != nil || kv.name == "" || l.confirmed.Load() && !again {
