@@ -28,8 +28,8 @@ type backend struct {
 	id        string
 	secret    string // makes operation IDs unpredictable
 	link      *link
-	received  receipt                   // from the last Begin; the next Begin sends it
-	grace     time.Duration             // longest grace of all sessions when this one began
+	received  receipt                   // from the last Begin, for the next
+	grace     time.Duration             // longest grace of all sessions at Begin
 	looked    atomic.Pointer[time.Time] // when the server's settings were last checked
 
 	host      session.Host
@@ -68,7 +68,7 @@ func micros(reply any) time.Duration {
 func (b *backend) End(ctx context.Context) error {
 	b.link.close()
 	last := newLink(b.settings)
-	b.link.mu.Lock() // a dial in flight may still change these fields
+	b.link.mu.Lock() // a dial in flight may change these
 	last.addrs, last.moved = b.link.addrs, b.link.moved
 	b.link.mu.Unlock()
 	defer last.close()
@@ -102,8 +102,8 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 	return r, err
 }
 
-// operation returns the ID of a Create, which nobody can guess. A message that
-// the node was released counts only with this ID, since anyone can publish one.
+// operation returns the secret ID of a Create. Anyone can publish that a node
+// was released, but it counts only with this ID.
 func (b *backend) operation(number int64) string {
 	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
 	return fmt.Sprintf("%d-%x", number, hash[:8])

@@ -82,8 +82,8 @@ func parseInfo(text string) map[string]string {
 // lastSequence is the highest sequence. After it, no node can be created.
 const lastSequence = 1<<53 - 1
 
-// checkSequences warns before the sequence numbers run out. They are times in
-// microseconds, so that happens only if the server's clock was once far ahead.
+// checkSequences warns before the sequence numbers run out, as they do only
+// after the clock was far ahead.
 func (b *backend) checkSequences(ctx context.Context) (f driver.Finding) {
 	text, err := do(ctx, b.link, func(c *redis.Client) (string, error) {
 		return c.Get(ctx, b.key("seq")).Result()

@@ -33,26 +33,20 @@ type Options struct {
 	PoolSize int
 }
 
-// NewConnector returns a connector for the servers that an existing client
-// uses: a *redis.Client, including one from redis.NewFailoverClient, or a
+// NewConnector returns a connector for the servers of an existing
+// *redis.Client, including one from redis.NewFailoverClient, or
 // *redis.ClusterClient.
 //
-// The connector takes over the client's addresses, login, database, TLS
-// configuration, dialer, OnConnect and timeouts. Each session uses them to open
-// up to PoolSize+7 connections of its own. Sessions take none from the client's
-// pool, because a heartbeat must not wait for the program's requests, and
-// because go-redis can't interrupt a request at its time limit. The size of the
-// client's pool therefore does not matter. Closing the client leaves the
-// sessions open, and closing sessions leaves the client open.
+// Each session opens up to PoolSize+7 connections of its own, with the client's
+// addresses, login, database, TLS configuration, dialer, OnConnect and
+// timeouts. Closing the client leaves the sessions open, and vice versa.
 //
-// The client's hooks, Limiter, retries and routing to replicas have no effect:
-// the driver's requests always go to the master, and go-redis does not repeat
-// them. If the client's dialer ignores the end of its context, as the go-redis
-// dialer does with TLS, a dial may outlast Close by the dial timeout.
+// The client's hooks, Limiter, retries and routing to replicas have no effect.
+// If its dialer ignores the end of its context, as the go-redis dialer does
+// with TLS, a dial may outlast Close by the dial timeout.
 //
-// NewConnector does no I/O. It returns an error if an option is invalid. It
-// rejects clients of any other type, such as a *redis.Ring, whose servers know
-// nothing of each other's locks. It also rejects clients from
+// NewConnector does no I/O. It returns an error if an option is invalid, if the
+// client has another type, such as *redis.Ring, or if it comes from
 // redis.NewFailoverClusterClient, whose reads may go to replicas.
 func NewConnector(client redis.UniversalClient, options Options) (driver.Connector, error) {
 	s := &settings{timeout: defaultTimeout, namespace: defaultNamespace, emptyNew: options.EmptyIsNew}
@@ -144,8 +138,8 @@ func ofCluster(c *redis.ClusterOptions) *redis.Options {
 // dialLimit is how many dials a session may have in flight, abandoned or not.
 const dialLimit = 64
 
-// dialByClient dials with the dialer of the client that was passed to
-// NewConnector. It returns when ctx ends, even if that dialer ignores ctx.
+// dialByClient dials with the existing client's dialer, but returns when ctx
+// ends even if that dialer does not.
 func (l *link) dialByClient(ctx context.Context, network, addr string) (net.Conn, error) {
 	select {
 	case l.dials <- struct{}{}:

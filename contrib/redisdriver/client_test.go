@@ -140,7 +140,7 @@ func TestNothingWaitsForTheDialerOfAClient(t *testing.T) {
 	server := redistest.Shared(t)
 	let, dialing := make(chan struct{}), make(chan struct{}, 10)
 	var hangs atomic.Bool
-	var late atomic.Int64 // connections that were dialed too late and are still open
+	var late atomic.Int64 // open connections that were dialed too late
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
 		if hangs.Load() {

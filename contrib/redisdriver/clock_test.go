@@ -43,8 +43,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	holders.Await(t)
 }
 
-// If the server's clock is set back, the lock of a dead process stays until the
-// clock has caught up or is corrected.
+// Setting the clock back prolongs a dead process's lock until the clock has
+// caught up.
 func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, "session_timeout=1s")
@@ -64,8 +64,7 @@ func TestAStepBackKeepsTheLocksOfTheDead(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// If the server's clock jumps forward, the server may end the session of a live
-// holder, which cannot notice this while it is disconnected.
+// A forward jump may end the session of a live holder that is disconnected.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	t.Parallel()
 	s := withClock(t, longTimeout)

@@ -23,11 +23,10 @@ import (
 type conformance struct {
 	server *redistest.Server
 	params string // additional parameters for data source names
-	// existing opens the store with NewConnector and a go-redis client,
-	// rather than with a data source name.
+	// existing opens the store with NewConnector and a go-redis client.
 	existing bool
-	// lenient ignores failures to inject a fault, because the session or
-	// node may be gone already.
+	// lenient ignores failures to inject a fault, because the target may be
+	// gone.
 	lenient bool
 
 	slow   sync.Map // set of sessions whose replies are delayed
@@ -65,8 +64,7 @@ func TestConformance(t *testing.T) {
 
 const alone = "DLOCK_REDIS_ALONE"
 
-// TestConformanceOfVariants runs the conformance tests with other settings.
-// Each variant has its own process, because the tests count goroutines.
+// Each variant needs its own process, because the tests count goroutines.
 func TestConformanceOfVariants(t *testing.T) {
 	for name, c := range map[string]*conformance{"version3": {params: "&protocol=3"}, "client": {existing: true}} {
 		if os.Getenv(alone) == name {

@@ -85,8 +85,7 @@ func TestTLS(t *testing.T) {
 		assert.NotErrorIs(t, err, dlock.ErrUnavailable, name)
 	}
 
-	// If only one side uses TLS, Redis waits for the rest of a command, so the
-	// client must give up.
+	// If only one side uses TLS, Redis waits for the rest of a command.
 	for name, bad := range map[string]string{
 		"a stranger":         dsn(certs.CA, "tls_cert", certs.Stranger.Cert, "tls_key", certs.Stranger.Key),
 		"a port without TLS": "rediss://" + server.Addr() + "?dial_timeout=200ms",
@@ -97,8 +96,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The fake server keeps the connection open after its TLS alert, so that the
-// client reads the alert.
+// The fake server stays connected, so that the client can read its TLS alert.
 func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	config := &tls.Config{Certificates: []tls.Certificate{certs.Server.Load(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
@@ -115,8 +113,7 @@ func TestARefusedCertificateDoesNotPass(t *testing.T) {
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
 }
 
-// A connection error must name the server's address, even if the caller's
-// deadline is shorter than the driver's.
+// The address is named even if the caller's deadline expires first.
 func TestTheErrorOfAServerThatDoesNotAnswerSaysWhere(t *testing.T) {
 	plain, silent, far := redistest.Shared(t).Addr(), silentServer(t), unreachable(t)
 	handshake := "TLS with " + plain + ": no answer to the handshake; if the server has no TLS, write redis://"
@@ -261,9 +258,7 @@ func TestALimitOfRequestsDoesNotDelayHeartbeats(t *testing.T) {
 	require.NoError(t, <-first)
 }
 
-// The driver must hide failed dials from go-redis. Otherwise go-redis redials
-// in the background with the context of a request that has ended, and so never
-// succeeds.
+// If go-redis saw failed dials, it would redial with an ended context.
 func TestASessionFindsItsServerAgain(t *testing.T) {
 	server := redistest.Start(t, redistest.Durable())
 	logged := dialsLogged.Load()
@@ -318,8 +313,8 @@ func unreachable(t *testing.T) string {
 	name, err := syscall.Getsockname(socket)
 	require.NoError(t, err)
 	addr := testenv.Loopback(name.(*syscall.SockaddrInet4).Port)
-	for failed := 0; failed < 3; failed++ { // fill the backlog, so that the kernel drops later connections
-		for { // on a busy machine, a dial may time out before the backlog is full
+	for failed := 0; failed < 3; failed++ { // with a full backlog, the kernel drops connections
+		for { // a slow dial may time out early
 			conn, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
 			if err != nil {
 				break
@@ -348,8 +343,8 @@ func TestOneDeadServerDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-// When the driver's own timeout ends a dial or Close, the error must not match
-// context.DeadlineExceeded, because the caller's context has not ended.
+// The driver's timeout is no context error, because the caller's context has
+// not ended.
 func TestALimitOfTheDriverIsNotTheDeadlineOfTheCaller(t *testing.T) {
 	server := redistest.Shared(t)
 	check := func(what string, err error) {
@@ -389,8 +384,7 @@ func TestAConnectDoesNotWaitForASubscriptionForEver(t *testing.T) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded, "Connect has waited for the context of its caller")
 }
 
-// If one server permanently rejects the client but another is merely down, the
-// error must be temporary, so that the caller tries again.
+// The caller must retry if one server refuses but another is only down.
 func TestOneRefusalDoesNotHideThatOthersMayAnswerLater(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	server := redistest.Start(t, redistest.WithTLS(certs))

@@ -65,8 +65,7 @@ func TestSentinelLeadsToTheNewMaster(t *testing.T) {
 	sentinelConnectors(t, time.Minute, sentinelLeadsToTheNewMaster)
 }
 
-// A replaced master may go on accepting heartbeats. A session must leave it
-// before the new master grants locks.
+// A replaced master may go on accepting heartbeats until the session leaves it.
 func TestASessionLeavesAMasterThatSentinelHasReplaced(t *testing.T) {
 	sentinelConnectors(t, 2*time.Second, func(t *testing.T, open func(sentinel string) (driver.Connector, error)) {
 		master, next := redistest.Start(t), redistest.Start(t)
@@ -125,8 +124,8 @@ func connected(t *testing.T, replica *redistest.Server) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// A master's replication ID changes when its first replica connects, and when
-// it has had no replica for repl-backlog-ttl. Neither must cost a lock.
+// A master's replication ID also changes without data loss, as when its first
+// replica connects.
 func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 	s := newStore(t, redistest.Start(t, redistest.With("repl-backlog-ttl 1")), longTimeout)
 	made, joined := s.join(t, "stock/42")
@@ -145,8 +144,7 @@ func TestAReplicaThatComesAndGoesCostsNoLock(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", joined.Place, driver.Released))
 }
 
-// While the master is down, a session must not read queues from a replica,
-// whose data may be outdated.
+// A replica's data may be outdated while the master is down.
 func TestAReplicaAmongTheAddressesIsNotAsked(t *testing.T) {
 	master := redistest.Start(t, redistest.Durable())
 	replica, replication := newReplica(t, master)
@@ -245,8 +243,7 @@ func TestAClusterWithIPv6IsFollowed(t *testing.T) {
 	}
 }
 
-// After a cluster has moved the keys, the session must ask the new server,
-// because the old one would report that there are no queues.
+// The old server would report that there are no queues.
 func TestASessionFollowsAClusterThatMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")
@@ -305,8 +302,8 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
-// While a cluster moves keys, Redis aborts a script at the first missing key
-// but keeps the script's earlier changes.
+// Redis aborts a script at a missing key but keeps the script's earlier
+// changes.
 func TestNoNodeStaysWhenAClusterMovesItsKeys(t *testing.T) {
 	t.Parallel()
 	a, b := startCluster(t, "127.0.0.1")

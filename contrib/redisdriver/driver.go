@@ -43,7 +43,7 @@ type connector struct {
 
 	mu    sync.Mutex
 	told  map[string]bool // keys of the messages that tellOnce has logged
-	addrs []string        // in the order in which the next Connect tries them
+	addrs []string        // tried in this order by the next Connect
 }
 
 // Connect begins a session. It fails if the server may evict locks, and logs a
@@ -69,7 +69,7 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	c.mu.Unlock()
 	s, err := b.connect(ctx)
 	order := b.link.order()
-	if err != nil { // this server may accept connections but never answer, so try it last next time
+	if err != nil { // may never answer, so try it last
 		order = append(slices.Clone(order[1:]), order[0])
 	}
 	c.mu.Lock()
@@ -81,8 +81,8 @@ func (c *connector) connect(ctx context.Context, id string) (driver.Session, err
 	return c.trust.Result(s, err)
 }
 
-// connect subscribes to notices before it begins the session, because a slow
-// dial or TLS handshake would otherwise use up part of the lease.
+// connect subscribes before it begins the session, because a slow dial would
+// otherwise use up part of the lease.
 func (b *backend) connect(ctx context.Context) (s *session.Session, err error) {
 	config := session.Config{Name: "redisdriver", ID: b.id, Timeout: b.timeout, Server: b.link.address,
 		Requests: b.options().PoolSize, Busy: "raise pool_size or make fewer calls at once"}

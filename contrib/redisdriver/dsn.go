@@ -19,8 +19,8 @@ import (
 
 // settings is a parsed data source name. It is immutable.
 type settings struct {
-	// options returns a copy of the go-redis options. It is a function, so
-	// that printing settings does not reveal the password.
+	// options returns a copy. As a function, it keeps the password out of
+	// printed settings.
 	options   func() *redis.Options
 	timeout   time.Duration
 	namespace string
@@ -33,8 +33,8 @@ type settings struct {
 	sentinel  *sentinel
 	watchers  dsn.Secret // the Sentinels' password
 
-	// dialer is the dialer of the client passed to NewConnector, or nil. It
-	// does TLS, and it finds the master if the client uses Sentinel.
+	// dialer is the existing client's dialer, or nil. It does TLS, and finds
+	// the master if the client uses Sentinel.
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -114,9 +114,8 @@ func parse(text string) (*settings, error) {
 	return s, s.parseServer(u, q)
 }
 
-// unknown returns the error for an unknown parameter. It names the parameter
-// only if the name can't be part of a password: everything after an unescaped &
-// in a password is parsed as parameters.
+// unknown returns the error for an unknown parameter. It omits names that may
+// be part of a password with an unescaped &.
 func unknown(u *url.URL, q url.Values, name string, i int) error {
 	const list = "; the documentation of package redisdriver lists all parameters"
 	secret, given := u.User.Password()
@@ -174,8 +173,8 @@ func split(text string) (*url.URL, url.Values, error) {
 	return u, q, nil
 }
 
-// splitHosts removes all hosts but the first from the list that begins at
-// rest[from], because url.Parse rejects lists. It returns the others as more.
+// splitHosts leaves only the first host in the list at rest[from], because
+// url.Parse rejects lists.
 func splitHosts(rest string, from int) (first string, more []string, err error) {
 	list, after, port := rest[from:], "", "6379"
 	if i := strings.IndexAny(list, "/?#"); i >= 0 {
@@ -294,9 +293,8 @@ func (s *settings) parseSentinel(u *url.URL, q url.Values) error {
 	return s.keep(&o)
 }
 
-// parseWith lets go-redis parse the URL. If that fails, it finds the invalid
-// parameter by leaving out one at a time, because the error from go-redis may
-// quote the password.
+// parseWith lets go-redis parse the URL. It finds the invalid parameter itself,
+// because an error from go-redis may quote the password.
 func parseWith[T any](parse func(string) (T, error), u *url.URL, q url.Values) (parsed T, err error) {
 	with := func(q url.Values) (T, error) {
 		v := *u

@@ -30,16 +30,15 @@ const (
 	replyDenied = "DENIED"
 )
 
-// replied reports whether err is an error reply from Redis whose text begins
-// with word, or with "ERR " and word, as a proxy may send it.
+// replied reports whether err is a Redis error reply that begins with word, or
+// with "ERR " and word, as proxies send it.
 func replied(err error, word string) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), word) || strings.HasPrefix(reply.Error(), "ERR "+word))
 }
 
-// passing lists the prefixes of temporary error replies: the server is
-// starting, busy, out of memory or disk space, no longer the master, or moving
-// keys within its cluster, or a proxy can't reach it.
+// passing lists the prefixes of temporary error replies from a server, a
+// cluster that moves keys, or a proxy.
 var passing = []string{"LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS", "MOVED", "ASK",
 	replyFull, "Script attempted to access a non local key", "UNKILLABLE", replyCancelled,
 	"upstream failure", "no upstream host", "Connection refused"}
@@ -51,8 +50,7 @@ var lacking = map[string]string{
 }
 
 // mark wraps err in an error of package driver that says whether a retry may
-// help. Error replies are temporary if they begin with a prefix in passing.
-// Network errors are temporary unless they concern TLS or a certificate file.
+// help.
 func mark(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrUnavailable):
@@ -89,8 +87,8 @@ func mark(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// forbidden reports whether the server denied the user a permission. It ignores
-// dial errors, which may come from a Sentinel with its own users.
+// forbidden reports whether the server denied a permission, except in dial
+// errors, which may come from a Sentinel.
 func forbidden(err error) bool {
 	if errors.As(err, new(dialError)) {
 		return false

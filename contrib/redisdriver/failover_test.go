@@ -93,8 +93,7 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// While it is demoted, the master copies older data. These lack the lock, but
-// name this very master as their origin.
+// The copied data lack the lock but name this very master as their origin.
 func TestNoTwoHoldersIfAMasterIsDemotedAndPromotedAgain(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -153,7 +152,7 @@ func TestNoTwoHoldersIfAnOldDumpIsRestored(t *testing.T) {
 	holder := l.hold()
 	l.server.Kill()
 	l.server.Restart()
-	require.Eventually(t, func() bool { // the dump contains the session, which must end nevertheless
+	require.Eventually(t, func() bool { // the session must end although it was dumped
 		_, err := old.Create(t.Context(), "stock/43", spec())
 		require.Error(t, err)
 		return old.Err() != nil
@@ -178,8 +177,7 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The grace period must cover the holder's session timeout of 6 s, even though
-// the next client's timeout is only 1 s.
+// The holder's timeout of 6 s determines the grace, not the next client's 1 s.
 func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l := newLoss(t, "")
 	l.params = "session_timeout=6s"
@@ -191,8 +189,7 @@ func TestTheLongestGraceOutlivesItsGeneration(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// A client with weaker parameters must not weaken the locks of other clients,
-// and a client that is gone must not slow other clients down for ever.
+// One client's weaker parameters must not weaken the locks of other clients.
 func TestTheStrictestParametersCountAsLongAsTheirSession(t *testing.T) {
 	s := newStore(t, redistest.Start(t), "session_timeout=10s")
 	newReplica(t, s.server)
@@ -239,8 +236,7 @@ func TestTokensRiseIfThePromotedServersClockIsBehind(t *testing.T) {
 	l.grantsLater(holder)
 }
 
-// After a loss of all data, tokens restart from the server's clock. They would
-// fall if they had been ahead of the clock before.
+// Tokens restart from the clock, and would fall if they had been ahead of it.
 func TestTokensRiseIfAllDataAreLostLater(t *testing.T) {
 	l := newLoss(t, "")
 	replica := l.replica()
@@ -269,8 +265,8 @@ func TestNoTwoHoldersIfAMasterIsIsolated(t *testing.T) {
 	require.Regexp(t, "0 of 1 replicas have confirmed the heartbeat|no answer within", holder.Err()) // the latter on a busy machine
 }
 
-// A replica that follows the old master confirms the holder's heartbeats. The
-// grace must not begin until the replica follows the new master.
+// Until the replica follows the new master, it confirms the old holder's
+// heartbeats.
 func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 	l := newLoss(t, "replicas=1")
 	loyal, _ := newReplica(t, l.server)
@@ -304,8 +300,8 @@ func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	require.NotEqual(t, "3600000000", open(after[:40]))
 }
 
-// Until a replica receives an attempt to connect, it may confirm another
-// master's heartbeats. The grace must not begin before.
+// Until the replica receives an attempt, it may confirm another master's
+// heartbeats.
 func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Start(t), "session_timeout=10s&replicas=1")
@@ -313,7 +309,7 @@ func TestAGraceCountsFromTheReceiptOfAnAttempt(t *testing.T) {
 	_, replication := newReplica(t, s.server)
 	proxy := redistest.NewProxy(t, s.server.Addr(), classify)
 	proxy.Keep()
-	for before, received := 0, 0; received == 0; { // retry, because WAIT may time out on a slow machine
+	for before, received := 0, 0; received == 0; { // WAIT may time out on a slow machine
 		replication.Cut()
 		ctx, cancel := context.WithCancel(t.Context())
 		connected := make(chan error, 1)
@@ -344,8 +340,8 @@ func (s *store) connectOver(ctx context.Context, p *redistest.Proxy) error {
 	return err
 }
 
-// receivedAt returns when replicas had received an attempt to connect, or 0 if
-// the next attempt, which contains that time, has not been sent.
+// receivedAt returns the receipt time in the first attempt that contains one,
+// or 0.
 func receivedAt(t *testing.T, p *redistest.Proxy) int {
 	for _, c := range p.Commands() {
 		if len(c) == 12 && c[1] == openScript.Hash() && c[9] != "" {
@@ -382,7 +378,7 @@ func TestNoTwoHoldersWhileTheStoreLosesDataUnderLoad(t *testing.T) {
 		lag.Cut()
 		holders.Await(t)
 		switch kind := (i + rand.N(2)) % 4; kind {
-		case 0, 1: // the replica is promoted, and the master follows it
+		case 0, 1: // promote the replica; the master follows it
 			master.Kill()
 			promote(replica)
 			master.Restart()

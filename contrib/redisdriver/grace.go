@@ -11,16 +11,16 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// receipt records that enough replicas have received an attempt to begin a
-// session. It is zero if no attempt is known to have reached them.
+// receipt records that enough replicas received an attempt to begin a session,
+// or is zero.
 type receipt struct {
 	at         int64  // time by the store's clock, in microseconds
 	generation string // replication ID of the replicas' master
 }
 
-// Begin implements [session.Store]. The master's replication ID changes in a
-// fail-over or restart, which may lose locks. After such a change, no session
-// begins until all leases from before the change have ended.
+// Begin implements [session.Store]. After a fail-over or restart, which changes
+// the master's replication ID, no session begins until earlier leases have
+// ended.
 func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Begun, err error) {
 	empty := "0"
 	if b.emptyNew {
@@ -45,7 +45,7 @@ func (b *backend) Begin(ctx context.Context, _ time.Duration) (begun session.Beg
 	begun.Generation, _ = parts[1].(string)
 	if begun.Wait == 0 {
 		b.grace = micros(parts[2])
-		if own := b.graceTime(); own < b.grace { // own would be too short after a loss of all data
+		if own := b.graceTime(); own < b.grace { // too short after a loss of all data
 			b.connector.tellOnce(ctx, "graces", "redisdriver: other clients of the namespace have a longer grace: give all clients the same parameter grace, "+
 				"at least their longest session_timeout", "own", own, "longest", b.grace)
 		}
@@ -75,16 +75,15 @@ func (c *connector) tellOnce(ctx context.Context, key, text string, args ...any)
 	slog.Default().WarnContext(ctx, text, append(args, "namespace", c.settings.namespace)...)
 }
 
-// confirmBy sets how many replicas must confirm each heartbeat from now on, but
-// never fewer than the settings say. It reports whether the number has risen.
+// confirmBy sets how many replicas must confirm heartbeats, at least as many as
+// configured. It reports an increase.
 func (l *link) confirmBy(replicas any) bool {
 	n, _ := replicas.(int64)
 	return l.confirmed.Swap(max(n, int64(l.settings.replicas))) < n
 }
 
-// evalConfirmed runs a script, and fails unless enough replicas confirm that
-// they have received its changes. It sends WAIT on the script's connection,
-// because WAIT covers only changes made on its own connection.
+// evalConfirmed runs a script, and fails unless enough replicas confirm its
+// changes. WAIT must use the same connection, because it covers no other.
 func (l *link) evalConfirmed(ctx context.Context, script *redis.Script, args ...any) (any, error) {
 	if l.confirmed.Load() == 0 {
 		return l.eval(ctx, script, args...)

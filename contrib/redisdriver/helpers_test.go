@@ -98,8 +98,7 @@ type store struct {
 	namespace string
 	params    string
 
-	// existing opens the store with NewConnector and a go-redis client,
-	// rather than with a data source name.
+	// existing opens the store with NewConnector and a go-redis client.
 	existing bool
 
 	// graced makes sessions wait for the grace period even if the store is
@@ -187,8 +186,8 @@ func (s *store) connector(addr string) (driver.Connector, error) {
 	return NewConnector(client, Options{EmptyIsNew: true, SessionTimeout: conformanceTimeout, Namespace: s.namespace})
 }
 
-// freeProxy returns the proxy of a closed session if there is one. More proxies
-// would mean more goroutines, which some tests count.
+// freeProxy reuses a closed session's proxy, because some tests count
+// goroutines.
 func (s *store) freeProxy() *redistest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 type link struct {
 	settings *settings
 	listener *line         // for the subscription to notices
-	dials    chan struct{} // holds an element for each dial in flight by dialByClient
+	dials    chan struct{} // semaphore for dials by dialByClient
 	life     context.Context
 	end      context.CancelFunc
 
@@ -32,13 +32,13 @@ type link struct {
 	mu     sync.Mutex
 	lines  []*line
 	idle   []*line  // most recently used last
-	addrs  []string // servers or Sentinels, in the order to try them
+	addrs  []string // servers or Sentinels, in order of preference
 	server string   // address most recently connected to
 	moved  string   // address in a MOVED reply, or empty
-	master string   // address of the master that the Sentinels named last
+	master string   // master's address as last named by Sentinels
 
-	// pending describes what the latest dial is waiting for. Timeout errors
-	// quote it. It is empty before the first dial.
+	// pending is what the latest dial waits for, as quoted by timeout errors.
+	// It is initially empty.
 	pending string
 }
 
@@ -101,9 +101,8 @@ func (l *link) address() string {
 	return l.server
 }
 
-// line is a go-redis client with one connection, used for one request at a
-// time. It closes the connection when a request's context ends, because
-// go-redis does not interrupt a read.
+// line is a go-redis client with one connection. It closes the connection when
+// a request's context ends, because go-redis can't interrupt a read.
 type line struct {
 	link *link
 
@@ -113,10 +112,10 @@ type line struct {
 	client   *redis.Client   // nil before the first request
 	clients  int             // number of clients created so far
 	conn     net.Conn        // latest connection of client
-	cut      bool            // conn was closed by the line, not by the server
+	cut      bool            // conn was closed by the line itself
 
-	// refused is the error reply to the latest handshake, or nil. It needs
-	// no mutex, because only the goroutine that makes the request uses it.
+	// refused is the latest handshake's error reply, or nil. Only the goroutine
+	// that makes the request uses it.
 	refused error
 }
 
@@ -161,8 +160,8 @@ func (x *line) newClient() *redis.Client {
 	return client
 }
 
-// handshakes is a go-redis hook that records the error reply to a handshake,
-// such as "too many clients", which go-redis drops.
+// handshakes is a go-redis hook that records a handshake's error reply, which
+// go-redis drops.
 type handshakes struct{ line *line }
 
 func (h handshakes) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -225,12 +224,12 @@ func (x *line) discard() {
 	if x.client != nil {
 		_ = x.client.Close() // its connection may be closed already
 		x.client, x.conn = nil, nil
-		x.clients++ // tells a dial in flight that its client is gone
+		x.clients++ // tells a dial in flight to give up
 	}
 }
 
-// dial connects a go-redis client to the server that has the keys. That client
-// has been discarded if x.clients no longer equals the argument client.
+// dial connects a go-redis client to the right server. The client was discarded
+// if x.clients differs from client.
 func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	request := x.ctx
@@ -242,9 +241,8 @@ func (x *line) dial(client int, network string) net.Conn {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err != nil {
-		// go-redis mistakes an error reply from a Sentinel for one from the
-		// server, and keeps the failed connection. With cut set, the next
-		// request gets a new client.
+		// After a Sentinel's error reply, go-redis keeps the failed connection.
+		// With cut set, the next request gets a new client.
 		x.cut = x.cut || x.clients == client
 		return unconnected(err)
 	}
@@ -257,11 +255,10 @@ func (x *line) dial(client int, network string) net.Conn {
 	return conn
 }
 
-// noConn stands in for a connection that could not be made. Its Read and Write
-// return the dial error. If the dialer itself returned the error, go-redis
-// would log it and redial in the background, even after the session has ended.
+// noConn stands in for a failed connection and returns the dial error, because
+// go-redis would otherwise redial in the background.
 type noConn struct {
-	net.Conn // a pipe, for all methods but Read and Write
+	net.Conn // a pipe, except for Read and Write
 	err      error
 }
 
@@ -310,12 +307,12 @@ func (l *link) dial(ctx context.Context, network string) (conn net.Conn, addr st
 	return nil, "", mixed(failed, passing)
 }
 
-// failoverAddr is the address that redis.NewFailoverClient puts in the options
-// of its client. The client's dialer ignores it.
+// failoverAddr is the address in the options of clients from
+// redis.NewFailoverClient, whose dialer ignores it.
 const failoverAddr = "FailoverClient"
 
-// mixed hides the permanent errors in failed if passing is set, because an
-// attempt with a temporary error may succeed later.
+// mixed hides permanent errors if passing is set, because another attempt may
+// succeed later.
 func mixed(failed error, passing bool) error {
 	if passing && permanent(failed) {
 		return errors.New(failed.Error())
@@ -390,11 +387,10 @@ func (l *link) sentinels() bool {
 	return l.settings.sentinel != nil || l.settings.dialer != nil && l.settings.addrs[0] == failoverAddr
 }
 
-// followSentinels keeps l connected to the master that the Sentinels name,
-// until ctx ends. Otherwise, after a planned fail-over, the old master could
-// keep the session alive for longer than the new master waits.
+// followSentinels keeps l connected to the master that the Sentinels name. An
+// old master could keep the session alive for too long.
 func (l *link) followSentinels(ctx context.Context) {
-	probe := newLink(l.settings) // separate, so that requests of l never wait for it
+	probe := newLink(l.settings) // separate, so that requests never wait
 	defer probe.close()
 	for session.Sleep(ctx, l.settings.timeout/4) {
 		limited, cancel := context.WithTimeout(ctx, l.settings.timeout/4)
@@ -530,8 +526,8 @@ func (l *link) locate(err error) error {
 	return fmt.Errorf("%s%s: %w", noAnswer, server, err)
 }
 
-// passOver moves the most recently dialed server to the end of l.addrs, and
-// reports whether there is another server to try.
+// passOver moves the latest server to the end of l.addrs, and reports whether
+// there is another.
 func (l *link) passOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -542,9 +538,8 @@ func (l *link) passOver() bool {
 	return l.settings.sentinel == nil && len(l.addrs) > 1
 }
 
-// follow handles error replies of servers that lack the keys or are not the
-// master. It returns true if the request should be repeated at another server,
-// which is safe because the request has had no effect.
+// follow leaves a server that is not the master or lacks the keys. It reports
+// whether to repeat the request, which has had no effect.
 func (l *link) follow(err error) bool {
 	if replied(err, "READONLY") || replied(err, "MASTERDOWN") {
 		l.drop()

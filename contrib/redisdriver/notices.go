@@ -58,8 +58,8 @@ func (b *backend) subscribe(ctx context.Context) (*redis.PubSub, error) {
 	return p, err
 }
 
-// listen receives notices until the session ends. Whenever the connection
-// breaks, it pauses for at most a second and then subscribes again.
+// listen receives notices until the session ends, and subscribes again whenever
+// the connection breaks.
 func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 	defer context.AfterFunc(ctx, b.link.close)() // interrupts receive
 	const shortest = 20 * time.Millisecond
@@ -70,7 +70,7 @@ func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 			b.receive(ctx, p)
 			_ = p.Close()
 			b.listening.Store(false)
-			if time.Since(began) > longest { // a connection that breaks at once does not count as a success
+			if time.Since(began) > longest { // otherwise the connection broke at once
 				pause = shortest
 			}
 			b.host.Lost()
@@ -87,9 +87,8 @@ func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 	}
 }
 
-// receive passes on notices until the connection breaks or is silent for half a
-// session timeout. It never reads again after a timeout, because the failed
-// read may have consumed part of a notice.
+// receive passes on notices until the connection breaks or is silent. A timeout
+// ends it, because a notice may be incomplete.
 func (b *backend) receive(ctx context.Context, p *redis.PubSub) {
 	defer b.ping(ctx, p)()
 	for ctx.Err() == nil {
@@ -114,8 +113,8 @@ func (b *backend) announce(text string) {
 	}
 }
 
-// notice is a message from the store that a node was removed or, if name is
-// empty, that the queue has changed.
+// notice says that a node was removed or, if name is empty, that the queue
+// changed.
 type notice struct {
 	why                driver.Cause
 	name, proof, queue string

@@ -18,8 +18,7 @@ import (
 	"github.com/dlock-go/dlock/internal/redistest"
 )
 
-// The two halves of a message may arrive far apart. If a read timed out between
-// them, the first half would be lost and go-redis would panic on the second.
+// A timeout between the halves would lose the first, and go-redis would panic.
 func TestANoticeMayStopInTheMiddle(t *testing.T) {
 	const notice = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$24\r\nr/h-W-0000000001/1-ab/*0\r\n"
 	for _, protocol := range []string{"2", "3"} {
@@ -65,8 +64,7 @@ func (n noticesOnly) End(context.Context) error {
 	return nil
 }
 
-// A message that a node was released counts only with the node's proof. If a
-// client could guess another's proof, it could forge such a message.
+// A client that guesses another's proof could forge a release.
 func TestNobodyCanGuessAProof(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	proofs := make(map[string]bool)
@@ -85,8 +83,7 @@ func TestNobodyCanGuessAProof(t *testing.T) {
 	require.Len(t, proofs, 4)
 }
 
-// serveNotice sends a notice in two parts. The second part follows the client's
-// next ping, which comes only after a long silence.
+// serveNotice sends a notice in two parts, separated by the client's ping.
 func serveNotice(t *testing.T, first, second string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -14,9 +14,8 @@ import (
 // checkServer fails if the server rejects this client or may evict locks.
 func (c *connector) checkServer(ctx context.Context, b *backend) error {
 	l := b.link
-	// Run a script first, because it follows redirects to the master, whose
-	// settings are the ones that matter. The script has no effect: the
-	// session that it would close does not exist yet.
+	// A script follows redirects to the master, whose settings matter. No
+	// session with this ID exists yet.
 	if _, err := l.eval(ctx, closeScript, b.id); err != nil {
 		if o := l.settings.options(); l.settings.tls == nil && l.settings.dialer == nil && o.Network != "unix" && strings.Contains(err.Error(), noAnswer+l.address()) {
 			return fmt.Errorf("%w; if this port is for TLS, write rediss://", err)
@@ -52,8 +51,8 @@ func (b *backend) checkSettings(ctx context.Context) error {
 // settingsPause is the time after which a heartbeat checks the settings again.
 const settingsPause = time.Minute
 
-// weaknesses returns findings about settings with which the server may lose
-// data unnoticed. err is the error from reading the settings, or nil.
+// weaknesses returns findings about settings by which the server may lose data
+// unnoticed. err comes from reading them.
 func weaknesses(config map[string]string, err error) (found []driver.Finding) {
 	if err != nil {
 		return []driver.Finding{{Level: driver.Unknown,

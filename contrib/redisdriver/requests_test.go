@@ -21,8 +21,8 @@ import (
 // longTimeout keeps periodic checks and request timeouts out of a test.
 const longTimeout = "session_timeout=10m&read_timeout=1m"
 
-// requests returns the number of requests by operation, over all sessions. It
-// leaves out requests that maintain sessions and held locks.
+// requests counts requests by operation, except those that maintain sessions
+// and held locks.
 func (s *store) requests() map[faults.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *store) waitForContenders(n int) {
 	}, 30*time.Second, time.Millisecond, "the queue never had %d contenders", n)
 }
 
-// takes checks that the function run makes exactly the wanted requests. It
-// repeats slow runs, in which dlock may have retried requests that timed out.
+// takes requires exactly the wanted requests. It repeats slow runs, which may
+// contain retries.
 func takes(t *testing.T, want map[faults.Op]int, run func(t *testing.T, s *store) (made map[faults.Op]int)) {
 	t.Helper()
 	const unlockTimeout = 2 * time.Second // the shortest timeout in package recipes
@@ -200,8 +200,7 @@ func TestAnAnswerAboutAWholeQueueHasNoData(t *testing.T) {
 	require.Equal(t, 1, size(createScript, "stock/42", "1-operation", "web-W-", "", "0"), "the predecessor alone, for its proof")
 }
 
-// If each of 1000 waiting sessions listed the whole queue in its periodic
-// check, the server would do little else.
+// Whole lists for each of 1000 waiting sessions would keep the server busy.
 func TestALookAsksForTheWatchedNodesOnly(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()

@@ -25,8 +25,8 @@ type shell struct {
 	dir       string // working directory of the commands
 }
 
-// newShell returns a shell with its own server, because the documented commands
-// use the default namespace.
+// newShell starts its own server, because the documented commands use the
+// default namespace.
 func newShell(t *testing.T, options ...redistest.Option) *shell {
 	sh := &shell{t: t, server: redistest.Start(t, options...), dir: t.TempDir()}
 	for _, page := range []string{"contribute/other-languages.md", "stores/redis.md"} {
@@ -52,8 +52,8 @@ func (sh *shell) client() *dlock.Client {
 	return client
 }
 
-// try runs a documented command and returns the lines it prints. replace lists
-// pairs of old and new text in the command, as for [strings.NewReplacer].
+// try returns the lines that a documented command prints, with text replaced in
+// pairs.
 func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, command+"\n", "no page contains the command")
@@ -94,8 +94,8 @@ const (
 	showQueue   = "ZRANGE {dlock}:q:stock/42 0 -1 WITHSCORES"
 )
 
-// tenMinutes replaces the session timeout in documented commands, because 10 s
-// are too short for a slow machine. Both values are in microseconds.
+// tenMinutes replaces the session timeout in microseconds, which is too short
+// for slow machines.
 var tenMinutes = []string{"10000000", "600000000"}
 
 func (sh *shell) begin() {
@@ -159,8 +159,7 @@ func TestAShellTakesPart(t *testing.T) {
 	require.NoError(t, next.Unlock())
 }
 
-// If the reply to a create is lost, the create may have run or may still
-// arrive. The documented cancellation must work in both cases.
+// The create whose reply was lost may have run or may still arrive.
 func TestAShellCancelsACreate(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t)

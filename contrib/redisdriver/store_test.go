@@ -64,7 +64,7 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	require.Greater(t, len(commands), 4)
 	sequence := strconv.FormatInt(lock.Token(), 10) // derived from the server's own clock
 	for _, command := range commands {
-		for _, arg := range command[min(2, len(command)):] { // skip the command name and the hash of the script
+		for _, arg := range command[min(2, len(command)):] { // skip command name and script hash
 			if strings.HasPrefix(arg, `{"`) {
 				continue // the node's data, which no script interprets
 			}
@@ -75,8 +75,7 @@ func TestNoRequestCarriesAnInstant(t *testing.T) {
 	}
 }
 
-// Tokens taken only from the server's clock could repeat within a microsecond,
-// or decrease when the clock is set back.
+// Clock values alone could repeat within a microsecond, or fall.
 func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), "session_timeout=10s")
 	client := s.newClient()
@@ -120,9 +119,7 @@ func TestNoLockIsLostForLackOfMemory(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "a create cannot be cancelled")
 }
 
-// Another program may overwrite a queue's key with a value of another type.
-// Sessions with a node in that queue must still expire. Otherwise, scripts that
-// expire sessions first would fail for all locks of the namespace.
+// Scripts expire sessions first, so a bad key could stop all locks.
 func TestAKeyOfAnotherTypeStopsNoOtherLock(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	other := s.session()
@@ -163,8 +160,7 @@ func TestOneRequestCancelsManyCreates(t *testing.T) {
 	require.Zero(t, s.server.Do("EXISTS", s.key("q:stock/42")))
 }
 
-// Lua numbers and sorted-set scores are floating-point. Above 2^53, two nodes
-// could get the same sequence, and both be first in the queue.
+// Above 2^53, floating-point sequences of two nodes could be equal.
 func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()
@@ -180,9 +176,7 @@ func TestSequencesThatAreUsedUpMakeNoNode(t *testing.T) {
 	require.NoError(t, made.Delete(t.Context(), "stock/42", last.Place, driver.Released))
 }
 
-// When a create is cancelled, the store keeps a mark to reject the create if it
-// arrives later. Once the create has run or was rejected, no mark may stay,
-// because it would take memory until the session ends, perhaps for months.
+// A mark that stays would take memory until the session ends.
 func TestACancelledNodeLeavesNoMark(t *testing.T) {
 	s := newStore(t, redistest.Shared(t), longTimeout)
 	made := s.session()

@@ -8,8 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// tlsFiles configures TLS. The files are read again for each connection, so
-// that certificates can be replaced without a restart.
+// tlsFiles is reread for each connection, so that certificates can be replaced
+// without a restart.
 type tlsFiles struct {
 	dsn.TLS
 	skipVerify bool
