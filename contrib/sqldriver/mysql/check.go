@@ -82,8 +82,7 @@ func (s *store) checkState(ctx context.Context) (found []driver.Finding) {
 	return found
 }
 
-// checkSequences checks how close the highest token is to sqlstore.MostToken. A
-// token is the server's time in microseconds, but always above the last token.
+// checkSequences checks how close the highest token is to sqlstore.MostToken.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	var last int64
 	in := quote(s.database) + "."

@@ -13,20 +13,19 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Another client locks the table, so that creating the node commits, but
-// reading the queue afterwards fails. If the session took this error for a
-// rollback, the node would stay and block the queue.
+// Reading the queue fails after the commit, so the session must remove the
+// node.
 func TestAppendWhoseListFailsLeavesNothing(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
 	s.Delete(t.Context(), "q", create(t, s, "q").Place, driver.Changed)
 	st := s.Requests.Unwrap().(*store)
 	st.config.Params["lock_wait_timeout"] = "1"
-	st.Close() // the pool reopens with the new parameter at the next statement
+	st.Close() // the pool reopens with the new parameter
 	rows, err := c.Admin.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)
 	defer rows.Rollback()
-	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // locks the gap, too, so that the append waits
+	lockRows(t, rows, "SELECT * FROM dlock_node WHERE queue = 'q' FOR UPDATE") // also locks the gap, so the append waits
 	created := make(chan error, 1)
 	go func() {
 		_, err := s.Create(t.Context(), "q", driver.NodeSpec{Prefix: "a-W-", Data: []byte("y")})

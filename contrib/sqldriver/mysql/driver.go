@@ -56,16 +56,19 @@ type Options struct {
 // NewConnector returns a connector that borrows connections from db. The caller
 // must keep db open until all sessions are closed, and then close it.
 //
-// The driver of db must be github.com/go-sql-driver/mysql, or a wrapper that
-// returns its errors. The data source name of db needs no special parameters.
-// Sessions take a connection for one statement at a time and return it without
-// an open transaction. db needs at least three connections per session. If the
-// program keeps all connections busy, heartbeats have to wait and sessions may
-// end. Errors of calls then say that all connections are in use.
+// A session takes a connection for one statement at a time, and returns it
+// without an open transaction. The data source name of db needs no special
+// parameters. db must meet these conditions:
 //
-// If the program has left a transaction open on a connection, the statements of
-// sessions fail there, and the transaction stays open. No connection may have
-// the variable timestamp set, because it overrides the server's clock.
+//   - The driver of db is github.com/go-sql-driver/mysql, or a wrapper that
+//     returns its errors.
+//   - db has at least three connections per session. While the program keeps
+//     all of them busy, heartbeats wait, sessions may end, and calls return
+//     errors that say so.
+//   - The program leaves no transaction open on a connection. Otherwise
+//     statements of sessions fail there, and the transaction stays open.
+//   - No connection sets the variable timestamp, because it overrides the
+//     server's clock.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {
@@ -89,7 +92,7 @@ type connector struct {
 	database string // Options.Database of NewConnector
 	trust    session.Trust
 
-	graces sync.Once // for the warning about clients with a longer grace
+	graces sync.Once // warns once about clients with a longer grace
 
 	warning sync.Mutex
 	warned  bool // warnings about the server's settings were logged

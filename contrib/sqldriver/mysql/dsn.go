@@ -27,9 +27,8 @@ const maxDatabase = 256 // 64 characters of four bytes
 
 const form = "user:password@tcp(host:3306)/database?name=value&name=value"
 
-// parseDSN splits a data source name into the parts for go-sql-driver/mysql and
-// for this package. No error repeats a part of the password, even if the
-// database name is missing and the last slash belongs to the password.
+// parseDSN splits a data source name into parts for go-sql-driver/mysql and for
+// this package. No error repeats a part of the password.
 func parseDSN(text string, program func(context.Context) (string, error)) (*mysql.Config, options, error) {
 	o := defaults()
 	slash := strings.LastIndexByte(text, '/')
@@ -92,8 +91,8 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*mysq
 	return config, o, nil
 }
 
-// wrongPart says which part of a data source name is wrong. The error from
-// go-sql-driver/mysql is not used, because it could quote the password.
+// wrongPart says which part is wrong. An error from go-sql-driver/mysql could
+// quote the password.
 func wrongPart(parameters []string) error {
 	for _, pair := range parameters {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
@@ -110,7 +109,7 @@ func isURL(text string) bool {
 }
 
 // clientParameters are the accepted parameters. go-sql-driver/mysql would set
-// others as server variables, which could change the meaning of statements.
+// others as server variables.
 var clientParameters = map[string]bool{
 	"allowCleartextPasswords": true, "allowFallbackToPlaintext": true, "allowNativePasswords": true, "allowOldPasswords": true,
 	"charset": true, "checkConnLiveness": true, "clientFoundRows": true, "collation": true, "columnsWithAlias": true,

@@ -15,11 +15,11 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// again lists the numbers of errors after which the transaction has been rolled
-// back and an immediate retry may succeed.
+// again lists errors that rolled back the transaction. An immediate retry may
+// succeed.
 var again = []uint16{
-	1020, // a row has changed since the transaction read it
-	1213, // a deadlock, or a conflict with another member of a Galera cluster
+	1020, // a row has changed since it was read
+	1213, // a deadlock or a Galera conflict
 	1412, // the definition of a table has changed
 }
 
@@ -27,27 +27,26 @@ var again = []uint16{
 var temporary = append([]uint16{
 	1021, 1030, 1037, 1038, 1041, 1114, 1135, // a disk or the memory is full
 	1040, 1203, 1226, // too many connections or statements
-	1047,                         // the member of a Galera cluster is not ready
+	1047,                         // the Galera member is not ready
 	1053, 1077, 1078, 1079, 1080, // the server stops
 	1158, 1159, 1160, 1161, 1152, 1184, // network errors
 	1180, 1181, // an error during a commit or a rollback
 	1205,                         // a row lock was not available
-	1290, 1792, 1836, 3100, 3101, // the server is read-only, or has left its group
+	1290, 1792, 1836, 3100, 3101, // the server is read-only or left its group
 	1317, 1927, 1969, 3024, 3169, 4031, // the statement or the connection was ended
-	2002, 2003, 2006, 2013, // a proxy has not reached its server, or has lost it
-	9001, 9501, // ProxySQL, or the proxy of Amazon RDS, has waited too long for its server
+	2002, 2003, 2006, 2013, // a proxy has no connection to its server
+	9001, 9501, // ProxySQL or RDS Proxy timed out
 }, again...)
 
-// unchanged lists the errors after which a transaction has surely changed
-// nothing. Other errors may occur after the commit.
+// unchanged lists errors after which a transaction has surely changed nothing.
 var unchanged = append([]uint16{
 	1040, 1203, 1226, 1044, 1045, 1049, 1129, 1130, 1698, // the server accepts no connection
-	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure does not exist, or may not be used
+	1064, 1142, 1143, 1146, 1305, 1318, 1370, // the procedure is missing or denied
 	1205,             // the procedure's error handler has rolled back
 	1290, 1792, 1836, // the server is read-only
 	1406, // a value is too long
 	1568, // the connection is in a transaction already
-	1665, // the server can't write the change to its log
+	1665, // the server can't log the change
 }, again...)
 
 func number(err error) uint16 {
@@ -58,8 +57,8 @@ func number(err error) uint16 {
 	return 0
 }
 
-// markError wraps the error of a statement so that it matches errors of
-// packages session and driver, such as driver.ErrUnavailable.
+// markError makes statement errors match those of packages session and driver,
+// such as driver.ErrUnavailable.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -94,15 +93,15 @@ func markError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// dialFailed reports whether the client failed to connect to the server. The
-// text of such an error contains the server's address.
+// dialFailed reports whether the client failed to connect. Such errors contain
+// the server's address.
 func dialFailed(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
-// permanent reports whether the client refused to send a statement for a reason
-// that a retry would not change.
+// permanent reports whether the client would refuse to send the statement
+// again.
 func permanent(err error) bool {
 	return sqlstore.Untrusted(err) || slices.ContainsFunc([]error{mysql.ErrNoTLS, mysql.ErrPktTooLarge, mysql.ErrCleartextPassword, mysql.ErrNativePassword,
 		mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol}, func(target error) bool { return errors.Is(err, target) })

@@ -38,8 +38,7 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	})
 }
 
-// While an operator locks a row of the dead session A7, that session keeps all
-// its nodes. The dead session B7 must nevertheless end.
+// While an operator blocks the end of session A7, session B7 must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock_node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",

@@ -61,8 +61,8 @@ func TestNoTwoHoldersIfALaggingReplicaIsPromoted(t *testing.T) {
 	}
 }
 
-// The old primary still accepts the holder's writes although it is read-only,
-// because the holder's user has all privileges.
+// A user with all privileges, such as the holder's, can write to a read-only
+// primary.
 func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	primary := mysqltest.Start(t, replicated)
@@ -75,8 +75,7 @@ func TestNoTwoHoldersIfAReadOnlyPrimaryIsReplaced(t *testing.T) {
 	l.grantsLater(replica)
 }
 
-// The old primary becomes a replica, but stops replicating before the lock is
-// taken. When it is promoted again, it does not know of the lock.
+// The promoted server stopped replicating before the lock was taken.
 func TestNoTwoHoldersIfAPrimaryIsPromotedAgain(t *testing.T) {
 	t.Parallel()
 	old := mysqltest.Start(t, replicated)
@@ -106,8 +105,7 @@ func TestNoTwoHoldersAfterARestart(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Calls of UUID_SHORT, which any user may make, and a new server_id must not be
-// taken for a loss of data.
+// Calls of UUID_SHORT and a new server_id must not count as a loss of data.
 func TestNoLossWithoutARestart(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -135,8 +133,8 @@ func TestNoTwoHoldersIfTheTablesAreLost(t *testing.T) {
 	l.grantsLater(server)
 }
 
-// Both servers have the default server_id, so the driver must tell them apart
-// by something else.
+// Both servers have the default server_id, so something else must tell them
+// apart.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	server, restored := mysqltest.Start(t), mysqltest.Start(t)

@@ -9,9 +9,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// KILL and max_statement_time end a procedure without running its error
-// handlers, so its transaction stays open. If the connection returned to the
-// pool, no other session could append to the queue.
+// A killed procedure leaves its transaction open, because its error handlers do
+// not run.
 func TestKilledAppendKeepsNoRows(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=20s")
 	s, other := newSession(t, c), newSession(t, c)

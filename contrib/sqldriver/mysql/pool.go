@@ -48,9 +48,8 @@ func (s *store) open() (*sql.DB, func(), error) {
 	return sql.OpenDB(greeter{c, s.config.Addr, sqlstore.ConnectLimit(s.connector.options.Timeout)}), func() {}, nil
 }
 
-// lockWaits limits how long a statement waits for a lock in the server. The
-// server does not notice that a client has given up: with its defaults of 50
-// seconds and a day, an abandoned statement could take effect much later.
+// lockWaits limits how long a statement waits for a lock. Otherwise a statement
+// abandoned by its client could take effect much later.
 func lockWaits(timeout time.Duration) map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{"innodb_lock_wait_timeout", "lock_wait_timeout"} {
@@ -59,8 +58,8 @@ func lockWaits(timeout time.Duration) map[string]string {
 	return limits
 }
 
-// greeter opens the connections of a pool. It adds the server's address to
-// errors, because go-sql-driver/mysql names the server only if the dial fails.
+// greeter adds the server's address to errors, because go-sql-driver/mysql does
+// so only on dialing.
 type greeter struct {
 	sqldriver.Connector
 	addr  string

@@ -14,8 +14,8 @@ import (
 const variables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only', 'innodb_read_only',
 	'log_bin', 'binlog_format', 'sql_safe_updates', 'wsrep_on', 'group_replication_single_primary_mode')`
 
-// checkServer returns an error if the driver can't work with the server. Once
-// per connector, it logs which settings weaken guarantees.
+// checkServer refuses unsuitable servers. Once per connector, it logs settings
+// that weaken guarantees.
 func (s *store) checkServer(ctx context.Context) error {
 	settings, err := s.settings(ctx)
 	if err != nil {

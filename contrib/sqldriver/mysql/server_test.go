@@ -207,8 +207,7 @@ func TestEachStatementOnAnotherConnection(t *testing.T) {
 	handOver(t, c)
 }
 
-// If the program returns a connection with an open transaction to its pool, no
-// statement of the driver may end that transaction.
+// No statement of the driver may end a transaction that the program left open.
 func TestConnectionLeftInATransaction(t *testing.T) {
 	server := mysqltest.Shared(t)
 	database := server.Database()
@@ -278,8 +277,8 @@ func lockRows(t *testing.T, tx *sql.Tx, text string, args ...any) {
 	require.NoError(t, errors.Join(rows.Err(), rows.Close()))
 }
 
-// waits returns how many transactions wait for row locks. It does not read the
-// table innodb_trx, because MySQL refreshes that at most ten times a second.
+// waits counts the transactions that wait for row locks. MySQL refreshes
+// innodb_trx too rarely.
 func waits(t *testing.T, server *mysqltest.Server) string {
 	t.Helper()
 	return server.SQL(t, "", "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'")
@@ -360,8 +359,7 @@ func TestHeartbeatDoesNotWaitForChanges(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// One connection sets the variable timestamp, so that the server's clock seems
-// to be in the year 2001 on that connection.
+// The variable timestamp turns one connection's clock back to the year 2001.
 func TestTokensRiseAlthoughTheClockFallsAndTheQueueWasRemoved(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -437,11 +435,11 @@ func TestNoRequestSeesWhatIsNotCommitted(t *testing.T) {
 	assert.Len(t, now[0].Nodes, 2)
 }
 
-// dlock_await takes two named locks (GET_LOCK). It must release both, and must
-// show the queue even if another connection has one of them.
+// dlock_await must release its named locks, and show the queue even without
+// them.
 func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
-	c.Admin.SetMaxOpenConns(1) // so that GET_LOCK and RELEASE_LOCK use the same connection
+	c.Admin.SetMaxOpenConns(1) // GET_LOCK and RELEASE_LOCK need the same connection
 	s := newSession(t, c)
 	first, second := create(t, s, "q"), create(t, s, "q")
 	do := func(function string, of driver.Joined) (result int) {
@@ -480,8 +478,8 @@ func TestAnAwaitShowsTheQueueAndKeepsNoLock(t *testing.T) {
 	assert.ErrorIs(t, err, driver.ErrSessionEnded)
 }
 
-// On a deadlock, the server rolls back the transaction that has changed fewer
-// rows. Here that is the append, which must then run again.
+// In the deadlock, the server rolls back the append, which has changed fewer
+// rows.
 func TestDeadlockIsRepeated(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=1h")
 	s := newSession(t, c)
@@ -526,8 +524,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// The append was sent and only its reply is lost, so database/sql must not
-// repeat the append, as it does if nothing was sent.
+// The append was sent, so database/sql must not repeat it.
 func TestLostReplyDoesNotRepeatTheAppend(t *testing.T) {
 	s := newCounted(t, mysqltest.Shared(t))
 	create(t, s, "other") // opens a connection

@@ -90,8 +90,7 @@ func TestTheErrorOfASilentServerSaysWhere(t *testing.T) {
 	}
 }
 
-// List must return although its connection falls silent between the rows of the
-// result and the packet that ends the reply.
+// The connection falls silent between the last row and the end of the reply.
 func TestReplyWithoutItsEnd(t *testing.T) {
 	server := mysqltest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN(server.Database(), "session_timeout=8s"))
@@ -121,8 +120,7 @@ func TestReplyWithoutItsEnd(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// endlessConn withholds the last packet of the reply to the first call of
-// dlock_look after armed was set.
+// endlessConn withholds the last packet of one reply to dlock_look.
 type endlessConn struct {
 	net.Conn
 	armed    *atomic.Bool

@@ -48,8 +48,8 @@ func newStore(c *connector) *store {
 // hexArray is a procedure argument sent as a JSON array of hex-encoded strings.
 type hexArray []string
 
-// callText returns the text of a CALL statement. Strings are hex-encoded, so
-// that no sql_mode or character set lets an argument end its literal.
+// callText returns the text of a CALL. Hex encoding keeps arguments from ending
+// their literals.
 func callText(database, procedure string, args []any) string {
 	b := append([]byte("CALL "), quote(database)...)
 	b = append(append(append(b, '.'), procedure...), '(')
@@ -101,8 +101,7 @@ func pause(ctx context.Context, tries int) bool {
 	return session.Sleep(ctx, rand.N(time.Millisecond<<tries))
 }
 
-// query sends a statement without arguments. It closes the connection after an
-// error that may leave a transaction open.
+// query closes the connection after an error that may leave a transaction open.
 func (s *store) query(ctx context.Context, text string, row func(scan func(...any) error) error) error {
 	return s.use(ctx, func(conn *sql.Conn) error { return queryOn(ctx, conn, text, row) })
 }
@@ -127,15 +126,14 @@ func (s *store) use(ctx context.Context, f func(conn *sql.Conn) error) error {
 	return err
 }
 
-// If an operator or a time limit ends a procedure, its transaction stays open
-// and keeps its row locks until discard closes the connection.
+// discard closes the connection, on which a killed procedure may have left a
+// transaction.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }
 
-// queryOn reads all results, because a procedure may send an error after its
-// first result. Rows.Close would read them too, but ignores ctx and could block
-// forever on a silent connection.
+// queryOn reads all results, because a procedure may send an error after the
+// first. Rows.Close would read them, too, but ignores ctx.
 func queryOn(ctx context.Context, conn *sql.Conn, text string, row func(scan func(...any) error) error) error {
 	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
@@ -203,15 +201,15 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckLayout(fmt.Sprintf("the tables and routines in database %q", s.database), version, schemaVersion)
 }
 
-// version returns the version of the tables, or zero if they are incomplete
-// because a statement that creates them has failed.
+// version returns the tables' version, or zero if a statement that creates them
+// has failed.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	err = s.call(ctx, "dlock_open", nil, func(scan func(...any) error) error { return scan(&version) })
 	return version, err
 }
 
-// MySQL commits each statement separately, so the last one of createTables
-// records that all have succeeded.
+// MySQL commits each statement separately, so the last one records that all
+// have succeeded.
 func (s *store) createTables(ctx context.Context) error {
 	db, err := s.DB()
 	if err != nil {
@@ -234,8 +232,7 @@ func (s *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// needOperator adds to err the SQL for an operator to run. If the account is
-// unknown, the SQL names the user of the data source name.
+// needOperator adds to err the SQL for an operator to run.
 func (s *store) needOperator(err error, account string) error {
 	if account == "" {
 		account = "user@host"
@@ -250,8 +247,8 @@ func (s *store) needOperator(err error, account string) error {
 		"Let an operator run:\n\n%s\n%s", err, Statements(s.database), grants(s.database, account))
 }
 
-// execute runs a CREATE statement. It retries after a conflict with a session
-// that creates the same table or procedure.
+// execute retries after a conflict with a session that creates the same table
+// or procedure.
 func execute(ctx context.Context, conn *sql.Conn, text string) error {
 	for tries := 1; ; tries++ {
 		_, err := conn.ExecContext(ctx, text)
@@ -272,8 +269,8 @@ func account(ctx context.Context, conn *sql.Conn) string {
 	return quote(name[:at]) + "@" + quote(name[at+1:])
 }
 
-// demotions reads how often somebody made the server a replica, or tried to,
-// since its start. A server that was a replica may lack changes.
+// demotions reads how often the server was made a replica, which may lack
+// changes.
 const demotions = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_change_master', 'Com_change_replication_source')`
 
 func (s *store) Begin(ctx context.Context, timeout time.Duration) (b session.Begun, err error) {
