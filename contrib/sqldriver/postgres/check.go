@@ -85,8 +85,7 @@ func (v serverSettings) weaknesses() (found []driver.Finding) {
 	return found
 }
 
-// checkNotices warns if notices (NOTIFY) do not reach a session, as behind a
-// proxy that pools transactions.
+// checkNotices warns if notices do not reach a session, as behind some proxies.
 func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 	if !s.connector.options.notify {
 		return nil
@@ -100,8 +99,7 @@ func (s *store) checkNotices(ctx context.Context) []driver.Finding {
 		Advice: "let the proxy pool sessions, or connect to the server itself; or set notify=false to skip the attempt"}}
 }
 
-// checkSequences warns if a sequence of the schema has few values left. The
-// sequence counter, which numbers the nodes, ends at sqlstore.MostToken.
+// checkSequences warns if a sequence of the schema has few values left.
 func (s *store) checkSequences(ctx context.Context) (f driver.Finding) {
 	least := int64(math.MaxInt64)
 	var worst string

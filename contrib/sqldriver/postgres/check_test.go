@@ -48,7 +48,7 @@ func TestCheckOfSettingsOfTheServer(t *testing.T) {
 		doctortest.Findings(found).Has(t, driver.Warning, text, advice)
 	}
 	for _, s := range []serverSettings{
-		{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local"}, // heartbeats wait for the standby even if commits do not
+		{fsync: "on", fullPages: "on", standbys: 1, synchronous: "a", commit: "local"}, // heartbeats still wait for the standby
 		{fsync: "on", fullPages: "on", commit: "on"},
 	} {
 		if found := s.weaknesses(); len(found) > 0 {

@@ -39,8 +39,8 @@ func TestAStepBackUnderLoad(t *testing.T) {
 	holders.Await(t)
 }
 
-// stepForward advances the clock until no node is left. One step may not be
-// enough, because a heartbeat right after it renews a session.
+// stepForward repeats the step until no node is left, because heartbeats renew
+// sessions.
 func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	t.Helper()
 	for step := time.Hour; server.SQL(t, "SELECT count(*) FROM "+schema+".node") != "0"; step += time.Hour {
@@ -50,9 +50,7 @@ func stepForward(t *testing.T, server *pgtest.Server, schema string) {
 	}
 }
 
-// A disconnected holder can't learn that the clock step has ended its session,
-// so there are two holders. The second holder's token must be higher, and a
-// late delete by the first holder must not remove the second holder's node.
+// A disconnected holder can't learn that the clock step has ended its session.
 func TestAStepForwardMakesTwoHolders(t *testing.T) {
 	server := withClock(t)
 	c := newCaseOn(t, server, "session_timeout=10m")

@@ -18,8 +18,7 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// With a timeout of 1 s, a heartbeat would fail after 250 ms, but a small
-// machine may need that long to open a few connections at once.
+// With 1 s, a slow machine could not open connections in time for heartbeats.
 const conformanceTimeout = 2 * time.Second
 
 func TestConformance(t *testing.T) {

@@ -43,8 +43,7 @@ func TestEachRequestIsOneTransactionAndOneRoundTrip(t *testing.T) {
 	assert.Equal(t, 2*rounds, changes()-changed)
 }
 
-// After a session has waited in a queue once, a Create and a notice must be
-// enough for it to get the lock.
+// A session that knows the queue needs only a Create and a notice.
 func TestAHandOverTakesNoRequestOfTheNextHolder(t *testing.T) {
 	c := newCaseWith(t, "session_timeout=10m")
 	holder, waiter := newSession(t, c), newSession(t, c)

@@ -59,12 +59,12 @@ type Options struct {
 // NewConnector returns a connector that borrows connections from db. The caller
 // must keep db open until all sessions are closed, and then close it.
 //
-// The driver of db must be package stdlib of pgx/v5. A session that waits for a
-// lock keeps one connection for LISTEN and heartbeats. A request that takes or
-// releases a lock uses another connection until its statement ends. db needs at
-// least three connections per session. If the program keeps all connections
-// busy, heartbeats have to wait, so sessions may end, and calls return errors
-// that say that all connections are in use.
+// The driver of db must be package stdlib of pgx/v5, and db needs at least
+// three connections per session. A session that waits for a lock keeps one
+// connection for LISTEN and heartbeats. A request that takes or releases a lock
+// uses another one until its statement ends. While the program keeps all
+// connections busy, heartbeats wait, sessions may end, and calls return errors
+// that say so.
 //
 // NewConnector does no I/O. It returns an error if an option is invalid.
 func NewConnector(db *sql.DB, options Options) (driver.Connector, error) {

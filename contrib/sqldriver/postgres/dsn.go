@@ -32,8 +32,8 @@ func defaults() options {
 
 const minConnectTimeout = 500 * time.Millisecond
 
-// parseDSN splits a data source name into the parts for pgx and for this
-// package. No error quotes a part of the password, even if it is not escaped.
+// parseDSN splits a data source name into parts for pgx and for this package.
+// No error quotes a part of the password.
 func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.ConnConfig, options, error) {
 	o := defaults()
 	if text != "" && !strings.Contains(text, "://") {
@@ -72,7 +72,7 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.
 	if err := o.secret.Check(given || query.Has("password"), program); err != nil {
 		return nil, o, fmt.Errorf("postgres: dsn: %w", err)
 	}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not read a plus as a space
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx does not decode a plus
 	o.reload = func() (*pgx.ConnConfig, error) {
 		config, err := pgx.ParseConfig(u.String())
 		if err != nil {
@@ -95,7 +95,7 @@ func parseDSN(text string, program func(context.Context) (string, error)) (*pgx.
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout(config, o.Timeout)
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8" // names must not depend on the encoding of the database
+	config.RuntimeParams["client_encoding"] = "UTF8" // names must not depend on the database's encoding
 	if config.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
 		config.RuntimeParams["standard_conforming_strings"] = "on" // pgx needs it to quote arguments
 	}
@@ -107,8 +107,8 @@ var (
 	escaped = regexp.MustCompile(`(?s)\\(.)`)
 )
 
-// urlOf converts a data source name of libpq's form, name=value name=value, to
-// a URL. It returns "" for a text of any other form.
+// urlOf converts libpq's form, name=value name=value, to a URL, and other texts
+// to "".
 func urlOf(text string) string {
 	query := make(url.Values)
 	for text != "" {
@@ -122,8 +122,8 @@ func urlOf(text string) string {
 	return (&url.URL{Scheme: "postgres", Path: "/", RawQuery: query.Encode()}).String()
 }
 
-// If hidden is true, the error of unknownParameter omits the name, which may be
-// a part of the password if the password contains an unescaped ? or &.
+// unknownParameter leaves out the name if hidden, because the name may be part
+// of a password.
 func unknownParameter(name string, hidden bool) error {
 	if ofLibpq.MatchString(name) {
 		return fmt.Errorf("postgres: dsn: parameter %q is of libpq, and pgx does not know it: leave it out", name)
@@ -135,15 +135,15 @@ func unknownParameter(name string, hidden bool) error {
 	return fmt.Errorf("postgres: dsn: unknown parameter %q", name)
 }
 
-// If there are several hosts, connectTimeout is short, so that a heartbeat
-// reaches the last host even if the others are silent.
+// With several hosts, the timeout is short, so that a heartbeat reaches the
+// last one.
 func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.Duration {
 	type host struct {
 		name string
 		port uint16
 	}
 	hosts := map[host]bool{{config.Host, config.Port}: true}
-	for _, f := range config.Fallbacks { // a host may have two fallbacks, with and without TLS
+	for _, f := range config.Fallbacks { // one host may occur with and without TLS
 		hosts[host{f.Host, f.Port}] = true
 	}
 	if len(hosts) == 1 {
@@ -152,8 +152,8 @@ func connectTimeout(config *pgx.ConnConfig, sessionTimeout time.Duration) time.D
 	return max(sessionTimeout/4/time.Duration(len(hosts)), minConnectTimeout)
 }
 
-// pgxParameters are passed on to pgx. OpenConnector rejects all others, because
-// a mistyped one would only fail when the driver connects.
+// pgxParameters are passed to pgx, which would report a mistyped parameter only
+// when it connects.
 var pgxParameters = map[string]bool{
 	"host": true, "port": true, "database": true, "dbname": true, "user": true, "password": true, "passfile": true,
 	"service": true, "servicefile": true, "connect_timeout": true, "application_name": true, "options": true,
@@ -189,8 +189,8 @@ func (o *options) parameters() dsn.Parameters {
 	return p
 }
 
-// reason returns the text of an error from pgx, without the data source name
-// that pgx quotes and without values that may be part of a password.
+// reason returns pgx's error text without the data source name or parts of the
+// password.
 func reason(err error, hidden bool) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {

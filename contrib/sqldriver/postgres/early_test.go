@@ -39,8 +39,8 @@ func mustCreate(t *testing.T, s driver.Session, data string) driver.Joined {
 	return j
 }
 
-// To simulate a disk that takes forever, the test makes commits wait for a
-// standby that does not exist.
+// Commits wait for a missing standby, which simulates a disk that takes
+// forever.
 func TestOthersDoNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

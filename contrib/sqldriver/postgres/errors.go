@@ -18,8 +18,8 @@ import (
 // readOnly is the error code of a server, such as a standby, that can't write.
 const readOnly = "25006"
 
-// noRight is the error code for a missing privilege. It does not prove that
-// nothing has changed, because a procedure may return it after its commit.
+// noRight means a missing privilege. A procedure may return it even after its
+// commit.
 const noRight = "42501"
 
 // temporary lists error codes, and classes of codes, after which a retry may
@@ -33,13 +33,13 @@ var temporary = []string{
 	"54000", // the queue of notices is full
 	"55000", // the server is a standby
 	"55P03", // a lock that was not available
-	"57014", // a statement that was cancelled or took too long
+	"57014", // a statement was cancelled or timed out
 	"57P",   // the server stops or starts
-	"58",    // system errors, such as a failed read of a file
+	"58",    // system errors, such as a failed read
 }
 
-// markError wraps the error of a statement so that it matches errors of
-// packages session and driver, such as driver.ErrUnavailable.
+// markError makes statement errors match those of packages session and driver,
+// such as driver.ErrUnavailable.
 func markError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -74,20 +74,19 @@ type told struct {
 func (t told) Error() string { return t.text }
 func (t told) Unwrap() error { return t.error }
 
-// refusal matches the line saying that the server refused TLS, if more lines
-// follow. Then pgx has tried without TLS, too, so markError removes this line.
+// refusal matches the line about refused TLS if pgx has then tried without TLS.
 var refusal = regexp.MustCompile(`\n.*tls error: server refused TLS connection(\n)`)
 
-// unchanged lists errors, other than noRight, that prove that a statement has
-// changed nothing. A procedure may return any other error after its commit.
+// unchanged lists errors, other than noRight, that prove that a statement
+// changed nothing.
 var unchanged = []string{
-	"25", "26", "2D", // the server, or the connection, is in the wrong state
+	"25", "26", "2D", // wrong state of the server or connection
 	"3F000", "42", // something is missing or denied
 	"23", "40", "54000", "55P03", "0A000", "P0",
 }
 
-// markServerError classifies an error sent by the server. After severity FATAL
-// the outcome is unknown: a connection may be terminated right after a commit.
+// markServerError classifies an error sent by the server. A FATAL error may
+// follow a commit.
 func markServerError(server *pgconn.PgError, err error) error {
 	if server.Code == readOnly {
 		err = fmt.Errorf("%w: the server is a standby, or default_transaction_read_only is on", err)
@@ -109,8 +108,8 @@ func hasPrefix(code string, classes []string) bool {
 	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
-// untrusted reports whether the client refused to send a statement for a reason
-// that a retry would not change.
+// untrusted reports whether the client would refuse to send the statement
+// again.
 func untrusted(err error) bool {
 	return sqlstore.Untrusted(err) || strings.Contains(err.Error(), "server refused TLS connection") ||
 		strings.Contains(err.Error(), "must be run with standard_conforming_strings=on")

@@ -19,8 +19,7 @@ type foreignError struct{}
 func (foreignError) Error() string    { return `relation "dlock.meta" does not exist` }
 func (foreignError) SQLState() string { return "42P01" }
 
-// The driver understands only errors of pgx, so an error of another client must
-// name pgx as the client to use.
+// The error of another client must say to use pgx instead.
 func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	err := markError(t.Context(), fmt.Errorf("wrapped: %w", foreignError{}))
 	if !errors.Is(err, foreignError{}) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "jackc/pgx/v5") {
@@ -28,8 +27,7 @@ func TestAnErrorOfAnotherClientNamesPgx(t *testing.T) {
 	}
 }
 
-// These errors are tested without a server, because a real one sends them only
-// after hours of unread notices, or only from version 17 on.
+// A real server sends these errors only after hours, or from version 17 on.
 func TestErrorsThatPass(t *testing.T) {
 	for _, c := range []struct {
 		code, severity string

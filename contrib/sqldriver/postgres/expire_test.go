@@ -46,8 +46,8 @@ func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
 	}
 }
 
-// newDeadSessions returns a store with two expired sessions. A7, which expired
-// first, has nodes in queues a and q; B7 has one in q.
+// newDeadSessions returns a store in which A7 expired before B7. Both have
+// nodes in q.
 func newDeadSessions(t *testing.T) *caseStore {
 	t.Helper()
 	c := newCaseWith(t, "session_timeout=1h")
@@ -73,8 +73,7 @@ func (c *caseStore) owners(t *testing.T) string {
 	return c.server.SQL(t, inSchema("SELECT string_agg(session, ' ' ORDER BY token) FROM dlock.node", c.schema))
 }
 
-// While an operator's transaction blocks the end of session A7, expire must end
-// B7 and leave all nodes of A7.
+// While an operator blocks the end of session A7, session B7 must end.
 func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM dlock.node WHERE queue = 'q' AND session = 'A7' FOR UPDATE",
@@ -101,8 +100,7 @@ func TestDeadSessionWithALockedRowIsPassedOver(t *testing.T) {
 	}
 }
 
-// The function expire must end a session even if it first waits for a lock on
-// the queue. It may time out on a slow machine, so the test repeats the call.
+// expire may time out on a slow machine, so the test repeats the call.
 func TestDeadSessionInABusyQueueEnds(t *testing.T) {
 	c := newDeadSessions(t)
 	c.Exec(t, "SELECT dlock.end_session('B7')")

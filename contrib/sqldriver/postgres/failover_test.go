@@ -93,8 +93,8 @@ func TestASessionInDataOfAnotherEraLearnsOfTheGrace(t *testing.T) {
 	require.Equal(t, "lost_data", recipes.LostInfo{Err: lock.Err()}.Reason())
 }
 
-// The tables of both servers have the same OIDs, because the same statements
-// created them. So the driver can't tell the servers apart by the OIDs.
+// The same statements created both servers' tables, so OIDs can't tell the
+// servers apart.
 func TestNoTwoHoldersIfADumpIsRestored(t *testing.T) {
 	t.Parallel()
 	l, restored := newLoss(t, pgtest.Start(t)), pgtest.Start(t)
@@ -142,8 +142,7 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 	<-stepped
 }
 
-// The old primary still answers the holder, but no standby confirms its
-// heartbeats. If cancelled is true, an operator cancels the commits that hang.
+// The old primary answers the holder, but no standby confirms the heartbeats.
 func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cancelled=%v", cancelled), func(t *testing.T) {
@@ -157,7 +156,7 @@ func isolatePrimary(t *testing.T, cancelled bool) {
 	l := newLoss(t, pgtest.Start(t))
 	standby := l.server.Standby(t)
 	l.server.SQL(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats wait for the standby even if commits do not
+	l.server.SQL(t, "ALTER SYSTEM SET synchronous_commit = 'local'") // heartbeats still wait for the standby
 	l.server.SQL(t, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		return l.server.SQL(t, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"

@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/internal/pgtest"
 )
 
-// Watch must not wait for a free connection on which to receive notices,
-// because the session can poll instead.
+// The session can poll without a connection for notices, so Watch must not
+// wait.
 func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	server := pgtest.Shared(t)
 	c, err := Driver{}.OpenConnector(server.DSN("schema="+server.Schema(), "session_timeout=12s"))
@@ -58,8 +58,8 @@ func TestWatchWorksWithoutANewConnection(t *testing.T) {
 	}
 }
 
-// takeConnections occupies all idle connections of db, at least four. After
-// their release, Watch and a heartbeat need one each, and the listener two.
+// takeConnections occupies at least four connections, which Watch, a heartbeat
+// and the listener need later.
 func takeConnections(t *testing.T, db *sql.DB) (release func()) {
 	db.SetMaxIdleConns(4)
 	var taken []*sql.Conn

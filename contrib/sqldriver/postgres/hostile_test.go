@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// hostile fills a schema with functions, operators, types and views that have
-// the names and parameters of those in pg_catalog but fail when used. It leaves
-// out pg_is_in_recovery, because pgx calls that function without its schema.
+// hostile creates a schema whose objects shadow those of pg_catalog and fail
+// when used. It omits pg_is_in_recovery, which pgx calls without a schema.
 const hostile = `
 CREATE ROLE hostile; CREATE SCHEMA hostile AUTHORIZATION hostile; GRANT USAGE ON SCHEMA hostile TO PUBLIC; SET ROLE hostile; SET search_path = '';
 CREATE FUNCTION hostile.concat(pg_catalog.text, pg_catalog.pg_lsn) RETURNS pg_catalog.text LANGUAGE plpgsql AS 'BEGIN RAISE ''hostile concat''; END';
@@ -49,8 +48,7 @@ BEGIN
     IF made < 3000 THEN RAISE 'only % objects', made; END IF;
 END $do$`
 
-// A user who may create objects in a schema of the search_path, or in pg_temp,
-// must not be able to make another user's session run them.
+// Nobody may make another user's session run objects placed in its search path.
 func TestObjectsInTheSearchPathAreNotUsed(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

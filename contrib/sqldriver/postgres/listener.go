@@ -21,10 +21,9 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// listener receives a session's notices (NOTIFY) on a single connection, which
-// preserves their commit order. It connects when the session first waits for a
-// lock. From then on heartbeats and polls use this connection, too, so a
-// heartbeat fails if the connection falls silent.
+// listener receives a session's notices on one connection, which preserves
+// their commit order. Heartbeats use that connection, too, so they reveal its
+// silence.
 type listener struct {
 	store *store
 	life  context.Context
@@ -36,9 +35,9 @@ type listener struct {
 	closed    bool
 	connected bool
 	lost      bool                     // a connection broke or could not be opened
-	channels  map[string]bool          // true once the connection is subscribed to the channel
+	channels  map[string]bool          // true once the connection is subscribed
 	waiting   map[string][]chan<- bool // callers of listen, by channel
-	job       *job                     // a request to make on the connection, or nil
+	job       *job                     // to run on the connection, or nil
 	interrupt context.CancelFunc       // ends the current wait for a notice
 }
 
@@ -64,8 +63,8 @@ func (s *store) Listening(queue string, whole bool) bool {
 	return !whole && l.connected && l.channels[l.channel(queue)]
 }
 
-// listen tries to subscribe to the notices of a queue. It gives up after half
-// of a request's time limit, so that its caller has time to read the queue.
+// listen tries to subscribe to a queue's notices. It leaves its caller half of
+// the time limit to read the queue.
 func (l *listener) listen(ctx context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(ctx, sqlstore.Limit(l.store.connector.options.Timeout)/2)
 	defer cancel()
@@ -79,8 +78,8 @@ func (l *listener) listen(ctx context.Context, queue string) {
 	}
 }
 
-// want asks the method run to subscribe to a channel. If want returns true, run
-// will send a value to listening when it has subscribed or failed to.
+// want asks run to subscribe. If want returns true, listening later receives
+// one value, even after a failure.
 func (l *listener) want(channel string, listening chan<- bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +98,8 @@ func (l *listener) want(channel string, listening chan<- bool) bool {
 	return true
 }
 
-// channel returns the NOTIFY channel of a queue. All queues share 256 channels,
-// so a session needs few subscriptions and gets few notices of other queues.
+// channel returns a queue's NOTIFY channel. All queues share 256 channels, so
+// that a session needs few subscriptions.
 func (l *listener) channel(queue string) string {
 	return fmt.Sprintf("%s_%02x", l.store.connector.options.schema, sha256.Sum256([]byte(queue))[0])
 }
@@ -130,8 +129,8 @@ func (l *listener) run() {
 	}
 }
 
-// do passes the connection to the function run, which must return when ctx
-// ends. Without a free connection, do does not call run and returns errNotRun.
+// do passes the connection to run, which must return when ctx ends. errNotRun
+// means that run was not called.
 func (l *listener) do(ctx context.Context, run func(*pgx.Conn) error) error {
 	j := &job{run: run, done: make(chan error, 1)}
 	l.mu.Lock()
@@ -197,8 +196,8 @@ func answer(callers []chan<- bool) {
 	}
 }
 
-// connect opens a connection and receives notices until it breaks. Its timeout
-// is short, because callers of listen are waiting.
+// connect receives notices until its connection breaks. The timeout is short,
+// because callers are waiting.
 func (l *listener) connect() error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
@@ -234,7 +233,7 @@ func (l *listener) receive(conn *pgx.Conn) error {
 		return err
 	}
 	if l.lost {
-		l.store.Host.Lost() // again, because nodes may have been removed before this connection listened
+		l.store.Host.Lost() // notices may have been missed until now
 	}
 	l.mu.Lock()
 	l.connected, l.interrupt = true, func() {}
@@ -250,9 +249,8 @@ func (l *listener) receive(conn *pgx.Conn) error {
 	}
 }
 
-// echo verifies that notices reach conn. It sends a notice from another
-// connection, because a proxy that pools transactions delivers a notice only to
-// its sender. echo also fails if the program's OnNotification hook swallows it.
+// echo verifies that notices from another connection reach conn. Some proxies
+// deliver a notice only to its sender.
 func (l *listener) echo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(l.life, l.store.connector.options.Timeout/4)
 	defer cancel()
@@ -284,8 +282,8 @@ func (l *listener) restart() []string {
 	return slices.Collect(maps.Keys(l.channels))
 }
 
-// wanted returns the channels to subscribe to. It wakes the callers of listen
-// whose channel is already subscribed.
+// wanted returns the channels to subscribe to, and wakes callers whose channel
+// is already subscribed.
 func (l *listener) wanted() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -317,8 +315,8 @@ func (l *listener) subscribe(conn *pgx.Conn, channels []string) error {
 	return nil
 }
 
-// wait receives one notice, or returns early if the connection is needed for
-// something else. An interruption leaves the connection usable.
+// wait receives one notice or is interrupted, which leaves the connection
+// usable.
 func (l *listener) wait(conn *pgx.Conn) error {
 	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
@@ -349,7 +347,7 @@ type notice struct {
 
 // parseNotice parses a payload written by the function tell of schema.sql.
 func parseNotice(payload string) (n notice, ok bool) {
-	parts := append(strings.Split(payload, "\n"), "") // the proof is empty if the payload has none
+	parts := append(strings.Split(payload, "\n"), "") // the proof may be missing
 	if len(parts) < 4 {
 		return n, false
 	}

@@ -22,11 +22,11 @@ func TestNodeWithoutDataIsCleanedUp(t *testing.T) {
 	empties(t, s, "q")
 }
 
-// The node of a Create without a reply must be removed, even if the removal has
-// to wait for a lock on the queue. The session must survive that wait.
+// The session must survive while the removal of the orphan waits for the
+// queue's lock.
 func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	var err error
-	for range 5 { // a busy machine may delay heartbeats until the session ends
+	for range 5 { // a busy machine may delay heartbeats too long
 		if err = outliveTheWait(t); err == nil {
 			return
 		}
@@ -34,7 +34,6 @@ func TestSessionOutlivesTheWaitForTheQueueOfAnOrphan(t *testing.T) {
 	t.Error(err)
 }
 
-// outliveTheWait returns an error if the session ends.
 func outliveTheWait(t *testing.T) error {
 	c := newCaseWith(t, "session_timeout=1s")
 	s := newSession(t, c)

@@ -14,9 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver/dsn"
 )
 
-// newPool returns a pool. If a commit's wait for a standby was cancelled, the
-// server sends a notice and then reports success. On that notice, the pool
-// calls unconfirmed, so that the client does not trust the reply.
+// newPool returns a pool that calls unconfirmed if the server reports success
+// although the wait for a standby was cancelled.
 func newPool(c *connector, unconfirmed func()) (pool *sqlstore.Pool) {
 	pool = sqlstore.NewPool(c.db, c.options.Connections, c.options.Timeout, func() (*sql.DB, func(), error) {
 		links := &links{dialer: c.config.DialFunc, open: make(map[*link]bool)}
@@ -49,9 +48,8 @@ func (o *options) refresh(ctx context.Context, config *pgx.ConnConfig) error {
 	return err
 }
 
-// links tracks the network connections of a pool, so that all can be closed at
-// once. Otherwise goroutines of pgx might still wait for the server, because
-// pgx closes a connection in the background after a context has ended.
+// links closes all network connections at once, because pgx closes some in the
+// background.
 type links struct {
 	dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	life   context.Context

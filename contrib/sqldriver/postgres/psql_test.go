@@ -130,8 +130,7 @@ func TestPsqlTakesPart(t *testing.T) {
 	require.Equal(t, "gone", d.run(release, " 42, ", " "+token+", "))
 }
 
-// An append whose reply is lost may reach the server before or after its
-// cancellation, and must leave no node in either case.
+// An append that arrives before or after its cancellation must leave no node.
 func TestPsqlCancelsAnAppend(t *testing.T) {
 	t.Parallel()
 	d := newDocumented(t)

@@ -34,8 +34,8 @@ func Statements(schema string) string {
 	return inSchema(schemaSQL, schema)
 }
 
-// inSchema returns the SQL text with another schema in place of the default
-// one. NOTIFY channels are named after the schema, so it renames them, too.
+// inSchema returns the SQL text for another schema, also in the names of NOTIFY
+// channels.
 func inSchema(sql, schema string) string {
 	if schema == "" || schema == defaultSchema {
 		return sql

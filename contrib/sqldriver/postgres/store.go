@@ -28,8 +28,8 @@ type store struct {
 	generation sqlstore.Generation
 	listener   *listener
 	texts      *texts
-	// unconfirmed counts the commits whose wait for a standby was cancelled, as
-	// by pg_cancel_backend. The server reports success for them nevertheless.
+	// unconfirmed counts commits whose wait for a standby was cancelled. The
+	// server reports success nevertheless.
 	unconfirmed atomic.Int64
 }
 
@@ -50,8 +50,8 @@ type texts struct {
 	version, begin, beat, expire, tidy, end, append, remove, removeAny, replace, setValue, cancel, look, read, value, walk, settings, oldest, sequences string
 }
 
-// operator matches the operators that newTexts qualifies with pg_catalog. The
-// server might otherwise use those of another user's schema in the search_path.
+// operator matches operators that another user's schema in the search_path
+// could replace.
 var operator = regexp.MustCompile(` (=|<>|-|\*|\|\|)\s`)
 
 func newTexts(schema string) *texts {
@@ -106,8 +106,8 @@ func (s *store) query(ctx context.Context, text string, args []any, row func(sca
 	return s.answer(ctx, func() error { return s.send(ctx, text, args, row) })
 }
 
-// answer makes a request. It turns success into an error if any commit of the
-// session went unconfirmed meanwhile, because that may be the request's commit.
+// answer makes a request. It fails if any commit, perhaps its own, went
+// unconfirmed meanwhile.
 func (s *store) answer(ctx context.Context, request func() error) error {
 	before := s.unconfirmed.Load()
 	err := request()
@@ -135,8 +135,8 @@ func (s *store) send(ctx context.Context, text string, args []any, row func(scan
 	return rows.Err()
 }
 
-// querySpare is like query, but uses the listener's connection if possible.
-// Heartbeats and polls use it, so that they take no connection from the pool.
+// querySpare prefers the listener's connection, so that heartbeats and polls
+// take none from the pool.
 func (s *store) querySpare(ctx context.Context, text string, args []any, row func(scan func(...any) error) error) error {
 	return s.answer(ctx, func() error {
 		err := s.listener.do(ctx, func(conn *pgx.Conn) error {
@@ -190,8 +190,8 @@ func (s *store) Open(ctx context.Context) error {
 	return session.CheckLayout(fmt.Sprintf("the tables and routines in schema %q", s.connector.options.schema), version, schemaVersion)
 }
 
-// version rejects connections with an encoding other than UTF-8, because
-// programs with different encodings would use different queues for a lock.
+// Programs with different encodings would use different queues, so version
+// rejects all but UTF-8.
 func (s *store) version(ctx context.Context) (version int, err error) {
 	var client, server string
 	err = s.query(ctx, s.texts.version, nil, func(scan func(...any) error) error { return scan(&version, &client, &server) })
@@ -202,8 +202,8 @@ func (s *store) version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// createTables creates the tables and functions in one transaction. It takes an
-// advisory lock, so that only one process at a time creates them.
+// createTables takes an advisory lock, so that only one process creates the
+// tables.
 func (s *store) createTables(ctx context.Context) error {
 	schema := s.connector.options.schema
 	db, err := s.DB()

@@ -15,7 +15,7 @@ func TestRowsOfOldQueuesAreRemoved(t *testing.T) {
 	s := newSession(t, c)
 	_, err := s.Create(t.Context(), "held", driver.NodeSpec{Prefix: "a-W-", Data: []byte("x")})
 	require.NoError(t, err)
-	// A queue with a node must be kept, even if the node has the queue's name.
+	// A queue with a node must be kept, even if both have the same name.
 	c.Exec(t, "INSERT INTO dlock.node (queue, name, data) VALUES ('same', 'same', '')")
 	queues := c.schema + ".queue"
 	c.server.SQL(t, "UPDATE "+queues+" SET changed = now() - interval '25 hours'")
