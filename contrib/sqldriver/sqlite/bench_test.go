@@ -20,8 +20,8 @@ import (
 
 type locker func() (unlock func() error, err error)
 
-// rivals are the locks to compare. Each locker from make acts like a separate
-// process: it shares only the files in dir with the others.
+// rivals are the locks to compare. Like processes, lockers share only the files
+// in dir.
 var rivals = []struct {
 	name string
 	make func(b testing.TB, dir string) locker
@@ -40,8 +40,8 @@ func dlockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// flockLocker locks with flock and waits in the kernel. It has no tokens and no
-// order, and a wait can't be cancelled.
+// flockLocker waits in the kernel. It has no tokens, no order and no
+// cancellation.
 func flockLocker(b testing.TB, dir string) locker {
 	f, err := os.OpenFile(filepath.Join(dir, "flock"), os.O_CREATE|os.O_RDWR, 0o600)
 	require.NoError(b, err)
@@ -52,8 +52,8 @@ func flockLocker(b testing.TB, dir string) locker {
 	}
 }
 
-// tableLocker locks by inserting a row with a primary key, and retries every
-// millisecond while the row exists. The row of a dead process stays forever.
+// tableLocker retries an insert every millisecond. The row of a dead process
+// would stay forever.
 func tableLocker(b testing.TB, dir string) locker {
 	db, err := sql.Open("sqlite", fileURI(filepath.Join(dir, "table.db"))+
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_txlock=immediate")

@@ -45,8 +45,8 @@ func adviceOn(err error) string {
 	return ""
 }
 
-// leastSpace is the free disk space, in bytes, below which Check warns.
-// The locks themselves need far less.
+// leastSpace is the free disk space below which Check warns. The locks need far
+// less.
 const leastSpace = 16 << 20
 
 func checkFile(path string, free uint64, known bool) (found []driver.Finding) {

@@ -60,7 +60,7 @@ func TestCheckOfAFileThatAnotherProgramHasLocked(t *testing.T) {
 	doctortest.Findings(found).Has(t, driver.Problem, "", "write transaction")
 }
 
-// The error must say that the database is locked, even if ctx ends in a retry.
+// The error must say that the database is locked, even if ctx ends.
 func TestTheErrorOfALockedDatabaseSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0

@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// bootName identifies the clock that bootClock reads. It consists of the boot
-// ID and the time namespace, and is empty if the boot ID cannot be read.
+// bootName identifies the clock that bootClock reads, by the boot ID and the
+// time namespace.
 var bootName = sync.OnceValue(func() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -20,8 +20,8 @@ var bootName = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id)) + namespace
 })
 
-// bootClock returns bootName and the time since the machine booted, including
-// sleep. Unlike the wall clock, that time cannot be set.
+// bootClock returns bootName and the time since boot, including sleep. That
+// clock cannot be set.
 func bootClock(now time.Time) (boot string, since time.Duration) {
 	const clockBootTime = 7 // in linux/time.h
 	var t syscall.Timespec

@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// Tests can't set the machine's clock. Instead, they move the leases and the
-// deadlines that sessions compare with the clock.
+// Tests can't set the machine's clock, so they move leases and deadlines
+// instead.
 
 // stepClock acts like a clock set forward by d, or back if d is negative.
 func stepClock(t *testing.T, d time.Duration, sessions ...*session.Session) {
@@ -29,8 +29,7 @@ func pass(t *testing.T, d time.Duration, s *session.Session) {
 	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
 }
 
-// Setting the clock forward ends leases but not deadlines, so a holder learns
-// of the loss before a contender gets its lock.
+// A step ends leases but not deadlines, so the holder learns of its loss first.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)
@@ -58,8 +57,7 @@ func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	require.Greater(t, joined.Token, held.Token)
 }
 
-// Setting the clock back by a day leaves deadlines a day in the future. The
-// lock of a killed process must nevertheless become free at once.
+// Although deadlines are now a day ahead, a killed process must lose its lock.
 func TestAStepBackLosesNoLock(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	killed, other := connect(t, st), connect(t, st)

@@ -29,8 +29,7 @@ func TestConformance(t *testing.T) { dlocktest.Run(t, conformance()) }
 func conformance() dlocktest.Config {
 	return dlocktest.Config{
 		New: newStore,
-		// Any store will do, because no roll-over ever comes: the counter that
-		// all queues share lasts for 10^18 nodes.
+		// No roll-over ever comes, because the counter lasts for 10^18 nodes.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -63,8 +62,8 @@ func conformance() dlocktest.Config {
 	}
 }
 
-// silenceNotices removes the named pipe through which other processes wake this
-// session. Some systems have no named pipes.
+// silenceNotices removes the session's named pipe, if the system has named
+// pipes.
 func silenceNotices(t *testing.T, s driver.Session) {
 	pipe := filepath.Join(memberOf(s).path+"-sessions", memberOf(s).presence.id+".wake")
 	if err := os.Remove(pipe); !errors.Is(err, fs.ErrNotExist) {
@@ -72,15 +71,14 @@ func silenceNotices(t *testing.T, s driver.Session) {
 	}
 }
 
-// holdRequest rolls back the next transaction for op, as if the process died.
-// The function arrive does nothing: a request to a local file is never late.
+// holdRequest only rolls back, because a request to a local file is never late.
 func holdRequest(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 	wireOf(s).lose(op, false)
 	return func() {}
 }
 
-// delayReplies gives the session its own write queue, as if in another process,
-// so that the delay does not block other sessions.
+// delayReplies gives the session its own write queue, so that others are not
+// delayed.
 func delayReplies(_ *testing.T, s driver.Session, d time.Duration) {
 	memberOf(s).db.writers.Store(newWriters())
 	wireOf(s).delay.Store(int64(d))
@@ -110,7 +108,7 @@ type store struct {
 	*connector
 	// synced, if not nil, is called after each commit that waits for the disk.
 	synced    func()
-	reserving func(full bool) // called when tokens are reserved; full: synced to disk
+	reserving func(full bool) // called when tokens are reserved; full means synced
 }
 
 func newStore(t *testing.T) driver.Connector {
@@ -157,7 +155,7 @@ type wire struct {
 	broken atomic.Bool
 	delay  atomic.Int64 // delay of each reply, in nanoseconds
 
-	commits, reads atomic.Int64 // numbers of commits and of queue reads so far
+	commits, reads atomic.Int64 // numbers of commits and queue reads
 	busy           atomic.Int64 // transactions that found the file locked
 
 	mu     sync.Mutex
@@ -200,8 +198,7 @@ func (w *wire) take(ops ...faults.Op) *loss {
 	return nil
 }
 
-// pass returns an error while the wire is cut. The error says that the database
-// is locked, which makes the driver retry.
+// pass returns an error while the wire is cut, so that the driver retries.
 func (w *wire) pass() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,13 +219,12 @@ func (w *wire) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &conn{Conn: inner, wire: w}, nil
 }
 
-// conn is a connection that hides the optional methods of the inner connection.
-// database/sql then prepares every statement, so that each call goes through
-// stmt, which injects faults.
+// conn hides the inner connection's optional methods, so that every statement
+// goes through stmt.
 type conn struct {
 	sqldriver.Conn
 	wire   *wire
-	losing *loss // fault to inject into the current transaction, or nil
+	losing *loss // to inject into the current transaction, or nil
 	within bool  // a transaction has begun
 	full   bool  // commits wait for the disk
 	stmts  []sqldriver.Stmt
@@ -260,9 +256,8 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before injects the wire's faults ahead of each statement. While the wire is
-// cut, an open transaction and the cleanup after it can still finish, because
-// the transaction would otherwise block other sessions.
+// before injects faults. A cut spares open transactions, which would block
+// other sessions.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

@@ -17,17 +17,17 @@ import (
 // errUnknownOutcome says that a transaction may or may not have been committed.
 var errUnknownOutcome = errors.New("the connection broke during a commit")
 
-// database is a session's connection to the database file. Calls use it one at
-// a time, and release it while they wait for a lock of another process.
+// database is a session's connection to the file, which one call uses at a
+// time.
 type database struct {
 	path      string
 	connector sqldriver.Connector
-	inUse     chan struct{}           // holds an element while a call uses the connection
-	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it after that
+	inUse     chan struct{}           // full while a call uses the connection
+	writers   atomic.Pointer[writers] // set by newDatabase; only tests change it
 
 	// The fields below are guarded by inUse.
-	pool     *sql.DB   // holds only conn; nil if there is no connection
-	conn     *sql.Conn // nil if there is no connection
+	pool     *sql.DB   // holds only conn; nil while disconnected
+	conn     *sql.Conn // nil while disconnected
 	stmts    map[string]*sql.Stmt
 	connects int64                  // number of connections opened so far
 	side     map[string]fs.FileInfo // what sideFiles returned for this connection
@@ -43,8 +43,8 @@ func fileURI(path string) string {
 
 type rows interface{ Scan(dest ...any) error }
 
-// use calls f while no other call uses the connection. It reconnects first if
-// the connection broke. ctx bounds the wait for other calls.
+// use calls f alone, after reconnecting if necessary. ctx bounds the wait for
+// other calls.
 func (d *database) use(ctx context.Context, f func() error) error {
 	select {
 	case d.inUse <- struct{}{}:
@@ -93,7 +93,7 @@ func (d *database) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var tables int // not used: the query makes SQLite open the side files
+	var tables int // unused: the query opens the side files
 	if _, err := d.row(ctx, sqlHasSchema, []any{&tables}); err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (d *database) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// sideFiles returns, by path, the write-ahead log and its index. SQLite keeps
-// them beside the database file while any process has it open.
+// sideFiles returns the write-ahead log and its index, which exist while the
+// database is open.
 func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -119,9 +119,8 @@ func sideFiles(path string) (map[string]fs.FileInfo, error) {
 	return files, nil
 }
 
-// checkSide returns errReplaced if the write-ahead log or its index was removed
-// or replaced. SQLite locks the index, so processes with different index files
-// would not see each other's locks.
+// checkSide returns errReplaced if the write-ahead log or its index was
+// replaced. Processes with different indexes would not see each other's locks.
 func (d *database) checkSide() error {
 	for path, file := range d.side {
 		if !inPlace(path, file) {
@@ -213,17 +212,16 @@ func (d *database) row(ctx context.Context, query string, dest []any, args ...an
 	return found, err
 }
 
-// read calls f. While another process locks the database, read retries until
-// ctx ends. The context of f never ends, to save a goroutine per statement.
+// read retries f while the database is locked. The context of f never ends,
+// which saves goroutines.
 func (d *database) read(ctx context.Context, f func(context.Context) error) error {
 	return retry(ctx, longestPause, func() error {
 		return d.use(ctx, func() error { return f(context.WithoutCancel(ctx)) })
 	})
 }
 
-// write calls f, which runs one transaction. Meanwhile no other session of this
-// process writes. While another process locks the database, write retries until
-// ctx ends.
+// write retries f while the database is locked. Other writers of this process
+// wait.
 func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	pause := longestPause
 	if u == urgent {
@@ -239,8 +237,8 @@ func (d *database) write(ctx context.Context, u urgency, f func() error) error {
 	})
 }
 
-// update runs f in a transaction, and rolls back if f fails. ctx bounds only
-// the wait for the write lock, so that the outcome is always known.
+// update runs f in a transaction. ctx bounds only the wait for the write lock,
+// so that the outcome is known.
 func (d *database) update(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error { return d.transact(ctx, f) })
 }
@@ -250,8 +248,8 @@ func (d *database) beat(ctx context.Context, f func(context.Context) error) erro
 	return d.write(ctx, urgent, func() error { return d.transact(ctx, f) })
 }
 
-// durably is like update but syncs the write-ahead log to disk. That also makes
-// all earlier transactions of all processes durable.
+// durably is like update but makes this and all earlier transactions of all
+// processes durable.
 func (d *database) durably(ctx context.Context, f func(context.Context) error) error {
 	return d.write(ctx, ordinary, func() error {
 		if err := d.exec(ctx, sqlDurable); err != nil {

@@ -42,7 +42,7 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	switch {
 	case strings.HasPrefix(path, "file:"):
 		return nil, errors.New("sqlite: dsn: give the path of the file without the prefix \"file:\"")
-	case strings.Contains(path, "://"): // a URL may contain a password, which errors would repeat
+	case strings.Contains(path, "://"): // errors would repeat a password in the URL
 		return nil, errors.New("sqlite: dsn: give the path of a file in place of a URL")
 	case strings.Contains(path, ":memory:"):
 		return nil, errors.New("sqlite: dsn: a database in memory has no other sessions: " +
@@ -61,8 +61,8 @@ func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	return c, nil
 }
 
-// absolute makes path absolute, as the working directory may change. It keeps
-// "..": if link is a symbolic link, link/.. is the parent of its target.
+// absolute makes path absolute. It keeps "..", because link/.. is the parent of
+// the link's target.
 func absolute(path string) (string, error) {
 	switch {
 	case path == "" || runtime.GOOS != "windows" && filepath.IsAbs(path):
@@ -85,8 +85,8 @@ func timeoutIn(to *time.Duration) func(string) error { return dsn.Duration(to, m
 // returns an error for any other driver.
 //
 // Each Connect asks db for the path of the file and then opens its own
-// connection. Sessions thus take no connection from db's pool. They turn on the
-// file's write-ahead log, and change no other setting.
+// connection. Sessions turn on the file's write-ahead log, and change no other
+// setting.
 //
 // The application must not use PRAGMA synchronous=OFF, because a power cut
 // would then damage the file. Its write transactions must be much shorter than
@@ -110,8 +110,8 @@ type connector struct {
 	timeout time.Duration
 }
 
-// file returns the path of the database file with symbolic links resolved. It
-// creates the directory of the default file.
+// file returns the database's path without symbolic links. It creates the
+// default file's directory.
 func (c *connector) file(ctx context.Context) (path string, err error) {
 	switch {
 	case c.db != nil:

@@ -235,8 +235,8 @@ func TestTransactionsPerLock(t *testing.T) {
 	assert.EqualValues(t, 3, n, "a hand-over: a create and two deletes")
 }
 
-// A heartbeat changes the database but no queue, so it must not make other
-// sessions read their queues again.
+// A heartbeat changes no queue, so other sessions must not read their queues
+// again.
 func TestAPollReadsOnlyWhatHasChanged(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), 24*time.Hour)
 	a, b := connect(t, st), connect(t, st)
@@ -283,8 +283,7 @@ func TestNodesOfASessionThatCouldNotBeClosedGoAtOnce(t *testing.T) {
 	assert.Empty(t, list)
 }
 
-// After a List has read the queue, a concurrent poll may end the session of a
-// dead process. The List must then read the queue again.
+// The poll ends the dead process's session after the List has read the queue.
 func TestAListReadsAgainWhatAPollHasCleanedUp(t *testing.T) {
 	if !kernelLocks {
 		t.Skip("this system has no lock that shows the death of a session")
@@ -320,8 +319,7 @@ func walLength(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// After a power cut, the write-ahead log is intact only up to the last sync.
-// The test cuts the log off at many places after that.
+// A power cut leaves the write-ahead log intact only up to the last sync.
 func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	t.Parallel()
 	dir := directory(t)
@@ -330,7 +328,7 @@ func TestAPowerCutBringsNoTokenBack(t *testing.T) {
 	synced := int64(-1)
 	st.synced = func() { synced = walLength(t, path) }
 	s := connect(t, st)
-	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // so that a new block of tokens is reserved soon
+	operate(t, path, "UPDATE dlock_store SET last = reserved - 5") // the next block of tokens is reserved soon
 	synced = walLength(t, path)
 	var last int64
 	for i := range 30 {
@@ -407,7 +405,7 @@ func TestACommitThatReservesTokensWaitsForTheDisk(t *testing.T) {
 func TestAnApplicationsDatabase(t *testing.T) {
 	path := filepath.Join(directory(t), "application.db")
 	db := otherProgram(t, path)
-	db.SetMaxOpenConns(1) // sessions open their own connections, so this one is enough
+	db.SetMaxOpenConns(1) // enough, because sessions open their own connections
 	_, err := db.Exec("CREATE TABLE item (name TEXT)")
 	require.NoError(t, err)
 	c, err := NewConnector(db, 0)

@@ -54,8 +54,8 @@ func isBusy(err error) bool {
 	return code == codeBusy || code == codeLocked
 }
 
-// explain makes temporary errors match driver.ErrUnavailable. To other errors
-// it adds what is wrong with the file and, where possible, the remedy.
+// explain makes temporary errors match driver.ErrUnavailable. It adds cause and
+// remedy to others.
 func explain(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrSessionEnded) ||
 		errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrStale) ||
@@ -87,8 +87,7 @@ func explain(err error) error {
 // longestPath is the length of the longest path that SQLite opens on Unix.
 const longestPath = 504
 
-// explainOpen marks err as permanent if missing permissions or a long path
-// cause it. SQLite's result code is the same for temporary causes.
+// explainOpen marks err as permanent if permissions or a long path cause it.
 func explainOpen(path string, err error) error {
 	if code, _ := errorCode(err); code != codeCantOpen {
 		return err
@@ -109,8 +108,8 @@ func explainOpen(path string, err error) error {
 // errPermanent marks an error that would persist after a retry.
 var errPermanent = errors.New("cannot use the database")
 
-// Upper bounds for the pause before a retry while the database is locked.
-// Heartbeats use shortestPause, so that they succeed despite many writers.
+// Upper bounds of the pauses while the database is locked. Heartbeats use
+// shortestPause.
 const (
 	longestPause  = 3200 * time.Microsecond
 	shortestPause = 100 * time.Microsecond
@@ -133,8 +132,8 @@ func retry(ctx context.Context, longest time.Duration, f func() error) error {
 	}
 }
 
-// pause sleeps before a retry while the database is locked. The random length
-// keeps processes from colliding again, and its bound grows with each try.
+// pause sleeps for a random time, which grows, so that processes do not collide
+// again.
 func pause(ctx context.Context, try int, longest time.Duration) error {
 	bound := min(50*time.Microsecond<<min(try/2, 6), longest)
 	wait := bound/4 + rand.N(bound)

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// shortest and longest bound the time between polls of the database while
-	// the session has open watches.
+	// shortest and longest bound the time between polls while the session has
+	// watches.
 	shortest = 500 * time.Microsecond
 	longest  = 20 * time.Millisecond
 	// patience bounds the time between polls by a waiter behind other waiters.
 	patience = 200 * time.Millisecond
-	// probeEvery is the interval between checks whether the processes at the
-	// head of watched queues are alive.
+	// probeEvery is the interval between checks of the processes at the heads
+	// of queues.
 	probeEvery = 20 * time.Millisecond
 	// forgetAfter is how long member.heads keeps a queue that is not polled.
 	forgetAfter = time.Second
 )
 
-// head lists the other sessions that own one of a queue's first nodes. Polls
-// check now and then whether the processes of these sessions are still alive.
+// head lists the other sessions at a queue's head. Polls check whether they are
+// alive.
 type head struct {
 	sessions []string
 	asked    time.Time // time of the last poll of the queue
@@ -34,12 +34,12 @@ type head struct {
 // content is a queue at one instant.
 type content struct {
 	session.Snapshot
-	heads []string // other sessions that own one of the first nodes
+	heads []string // other sessions that own the first nodes
 }
 
 func (m *member) content(ctx context.Context, queue string) (c content, err error) {
 	var released *string
-	ahead := -1 // number of nodes ahead of the session's first one
+	ahead := -1 // nodes ahead of the session's first
 	err = m.db.query(ctx, sqlQueue, func(r rows) error {
 		var alive bool
 		var name, owner *string
@@ -69,7 +69,7 @@ func (m *member) content(ctx context.Context, queue string) (c content, err erro
 	if m.presence.hears() {
 		c.Pause = min(patience, time.Duration(max(0, ahead-1))*longest)
 	}
-	c.Version++ // because a Version of zero means that the store counts no versions
+	c.Version++ // zero means that the store counts no versions
 	if released != nil {
 		if name, ok := strings.CutPrefix(*released, queue+"/"); ok && !strings.Contains(name, "/") {
 			c.Released = name
@@ -132,9 +132,8 @@ func (m *member) look(ctx context.Context, ask []session.Query) (found []session
 	return found, slices.Compact(suspects), nil
 }
 
-// countChanges updates m.changes. Sessions read their queues only after this
-// counter of node changes has risen: if every change of the database, even a
-// heartbeat, made them do so, a queue could have only about 100 waiters.
+// countChanges updates m.changes, so that heartbeats don't make all sessions
+// read their queues.
 func (m *member) countChanges(ctx context.Context) error {
 	version := [2]int64{m.db.connects}
 	if _, err := m.db.row(ctx, sqlDataVersion, []any{&version[1]}); err != nil || version == m.version {
@@ -151,8 +150,8 @@ func (m *member) countChanges(ctx context.Context) error {
 	return nil
 }
 
-// dropDead ends the sessions of all dead processes if one of the given sessions
-// is among them. It reports whether the caller must read the queue again.
+// dropDead ends dead sessions, and reports whether the caller must read the
+// queue again.
 func (m *member) dropDead(ctx context.Context, ids []string) bool {
 	if !slices.ContainsFunc(ids, m.presence.dead) {
 		// Another goroutine or process may have ended one of the sessions.
@@ -200,8 +199,8 @@ func (m *member) reap(ctx context.Context) (ended bool, err error) {
 	return true, nil
 }
 
-// sweep removes the files of dead sessions that are not in the database. For a
-// session in the database, reap needs them to see that the process has died.
+// sweep removes the files of dead sessions, unless reap still needs them to see
+// the death.
 func (m *member) sweep(ctx context.Context) error {
 	ids := m.presence.remains()
 	if len(ids) == 0 {

@@ -2,8 +2,8 @@ package sqlite
 
 import "syscall"
 
-// networkFileSystem returns the type of the directory's file system if other
-// machines may share it, and otherwise "".
+// networkFileSystem returns the type of a file system that other machines may
+// share, or "".
 func networkFileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
@@ -27,8 +27,7 @@ var networkFileSystems = map[uint32]string{
 	// File systems that a virtual machine shares with its host.
 	0x01021997: "9p", 0x786f4256: "vboxsf", 0xbacbacbc: "vmhgfs", 0x7c7c6673: "prl_fs",
 
-	// FUSE covers local file systems such as gocryptfs, but also sshfs and
-	// virtiofs. The kernel's file locks may be limited to one mount, so that on
-	// another mount every session would seem dead.
+	// On FUSE, locks may not reach another mount, whose sessions would then
+	// seem dead.
 	0x65735546: "FUSE",
 }

@@ -27,8 +27,8 @@ func TestFilesThatOtherMachinesMayShareAreRefused(t *testing.T) {
 	}
 }
 
-// File locks may not be visible through a second mount of a directory. A
-// session using that mount would take the holder for dead and get its lock.
+// File locks may be invisible through a second mount, so that holders seem
+// dead.
 func TestASecondMountIsRefused(t *testing.T) {
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"io/fs"
 )
 
-// kernelLocks is false, because file locks are not used on this system. Each
-// commit therefore waits for the disk, and a dead process keeps its locks until
-// its sessions time out.
+// kernelLocks is false: each commit waits for the disk, and dead sessions must
+// time out.
 const kernelLocks = false
 
 type presence struct{ id string }

@@ -18,23 +18,21 @@ import (
 // kernelLocks says that the kernel releases the file locks of a dead process.
 const kernelLocks = true
 
-// presence shows other processes that a session is alive, by file locks that
-// the kernel releases when a process dies. Each session holds an exclusive
-// flock on its own file and a shared one on the file "alive".
+// presence shows that a session is alive, by locks that end with its process.
 type presence struct {
 	dir   string
 	id    string
-	own   *os.File
-	alive *os.File
-	wake  *os.File // a named pipe; nil if it could not be created
+	own   *os.File // locked exclusively
+	alive *os.File // locked by all live sessions
+	wake  *os.File // a named pipe; nil if not created
 }
 
 // enter creates the files of a new session. The caller must then call attend.
 func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 	fileMode := dirMode & 0o666
 	if err := os.Mkdir(dir, dirMode); err == nil {
-		// The umask may have removed bits. The setgid bit must stay, because it
-		// gives the files to the group of users that share the directory.
+		// Chmod restores what the umask removed, but keeps the setgid bit for
+		// shared directories.
 		if info, err := os.Stat(dir); err == nil {
 			_ = os.Chmod(dir, dirMode|info.Mode()&fs.ModeSetgid)
 		}
@@ -54,8 +52,8 @@ func enter(dir string, dirMode fs.FileMode) (*presence, error) {
 		return nil, fmt.Errorf("lock a file in %s: %w", dir, err)
 	}
 	if syscall.Mkfifo(p.path(p.id+".wake"), uint32(fileMode)) == nil {
-		// O_RDWR makes this process a writer, too. Without any writer, reads
-		// would return EOF instead of blocking.
+		// O_RDWR makes this process a writer. Without any writer, reads would
+		// not block.
 		p.wake, _ = os.OpenFile(p.path(p.id+".wake"), os.O_RDWR|syscall.O_NONBLOCK, 0)
 	}
 	return p, nil
@@ -73,10 +71,10 @@ func (p *presence) path(name string) string { return filepath.Join(p.dir, name) 
 
 // attend locks the file "alive" to show that the session is alive.
 //
-// If no other session is alive, first is true and the lock is exclusive. Other
-// sessions then block in attend until this one calls share. If first is false,
-// at least one session has been alive ever since attend last returned true, so
-// there was no power cut in that time, and no commit has been lost.
+// If first is true, no other session is alive, and others block in attend until
+// this one calls share. If first is false, some session has been alive ever
+// since attend last returned true. There was no power cut in that time, so no
+// commit has been lost.
 func (p *presence) attend(ctx context.Context) (first bool, err error) {
 	how, err := p.lockAlive(ctx, syscall.LOCK_EX, syscall.LOCK_SH)
 	return how == syscall.LOCK_EX, err
@@ -102,8 +100,8 @@ func (p *presence) lockAlive(ctx context.Context, ways ...int) (how int, err err
 	}
 }
 
-// dead reports whether the process of another session has died. It returns
-// false if the session's file is missing, as an operator may have removed it.
+// dead reports whether another session's process has died. A missing file
+// proves nothing.
 func (p *presence) dead(id string) bool {
 	if !plainName(id) {
 		return false
@@ -116,15 +114,15 @@ func (p *presence) dead(id string) bool {
 	return flock(f, syscall.LOCK_SH) == nil
 }
 
-// missing reports whether another session has no file, because it has ended or
-// somebody has removed the file.
+// missing reports whether another session has no file, because it ended or
+// somebody removed it.
 func (p *presence) missing(id string) bool {
 	_, err := os.Lstat(p.path(id))
 	return plainName(id) && errors.Is(err, fs.ErrNotExist)
 }
 
-// plainName reports whether a session ID, which another program may have
-// written, is safe to use as a file name.
+// plainName reports whether a session ID, perhaps another program's, is safe as
+// a file name.
 func plainName(id string) bool {
 	return id != "" && id != "alive" && filepath.Base(id) == id && id[0] != '.'
 }
@@ -136,8 +134,8 @@ func (p *presence) forget(id string) {
 	}
 }
 
-// remains returns the IDs of dead sessions that have left files behind. It
-// skips files younger than a minute, because they may not have been locked yet.
+// remains returns the IDs of dead sessions that left files. It skips young
+// files, which may not be locked yet.
 func (p *presence) remains() (ids map[string]bool) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
@@ -219,8 +217,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// mayWrite returns an error if this process may not write to the path. It does
-// not open the file, because closing it would drop SQLite's locks.
+// mayWrite does not open path, because closing the file would drop SQLite's
+// locks.
 func mayWrite(path string) error {
 	const write = 2 // W_OK in unistd.h
 	if err := syscall.Access(path, write); err != nil {

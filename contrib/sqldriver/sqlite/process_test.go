@@ -70,8 +70,7 @@ func hold(dsn string) {
 	fmt.Println(err)
 }
 
-// To prove that there is only one holder, work also takes a kernel lock on a
-// file, to which it appends its token.
+// work also takes a kernel lock, to prove that it is the only holder.
 func work(dsn string) {
 	path, _, _ := strings.Cut(dsn, "?")
 	guard, err := os.OpenFile(filepath.Join(filepath.Dir(path), "guard"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
@@ -140,8 +139,8 @@ func open(t testing.TB, dsn string) *dlock.Client {
 	return client
 }
 
-// The session timeout is so long that only the kernel's file lock can reveal
-// the death in time.
+// With so long a timeout, only the kernel's file lock reveals the death in
+// time.
 func TestAKilledProcessLosesItsLockAtOnce(t *testing.T) {
 	dsn := filepath.Join(directory(t), "locks.db") + "?session_timeout=24h"
 	for _, next := range []string{"a waiter", "a new client", "a client that only tries"} {
@@ -249,8 +248,7 @@ func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	assert.NoError(t, lock.Unlock())
 }
 
-// The database file is created through a symbolic link. SQLite's own files and
-// the driver's must be next to the file, not next to the link.
+// SQLite's and the driver's own files must be beside the file, not the link.
 func TestALinkToAFileThatIsNotThereYet(t *testing.T) {
 	dir := directory(t)
 	link, path := filepath.Join(dir, "link.db"), filepath.Join(dir, "locks.db")
@@ -296,8 +294,8 @@ func TestOneFileHasOneHolderByWhateverPath(t *testing.T) {
 	assert.ErrorContains(t, err, "does not exist: make it", "as for the kernel")
 }
 
-// Users of a group may share a directory with the setgid bit, so the files of
-// sessions must belong to that group.
+// Users of a group share the directory, so session files must belong to the
+// group.
 func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
@@ -314,8 +312,7 @@ func TestTheFilesOfSessionsHaveTheGroupOfTheirDirectory(t *testing.T) {
 	assert.NotZero(t, info.Mode()&os.ModeSetgid)
 }
 
-// Two users share a file as the package documentation says. A third user, who
-// may not write it, must not leave a file that the first two can't write.
+// A user without write access must leave no file that others can't write.
 func TestUsersShareAFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may run processes of other users")
@@ -357,7 +354,7 @@ func TestPathsThatSQLiteCannotOpenSayWhy(t *testing.T) {
 	}
 }
 
-// die makes a session look as if its process began an hour ago and then died.
+// die makes a session look an hour old and its process dead.
 func die(t testing.TB, s driver.Session) {
 	p := memberOf(s).presence
 	p.unlock()

@@ -52,8 +52,8 @@ CREATE TRIGGER dlock_node_delete AFTER DELETE ON dlock_node BEGIN
 END;
 `
 
-// The driver's statements. Each change is one transaction between sqlBegin and
-// sqlCommit, as documented for programs in other languages.
+// Each change is one transaction from sqlBegin to sqlCommit, as documented for
+// other languages.
 const (
 	sqlBegin    = `BEGIN IMMEDIATE`
 	sqlCommit   = `COMMIT`
@@ -65,13 +65,12 @@ const (
 
 	sqlDurable   = `PRAGMA synchronous = FULL`
 	sqlUndurable = `PRAGMA synchronous = NORMAL`
-	sqlFlush     = `PRAGMA fullfsync = ON` // on macOS, fsync alone does not reach the disk
+	sqlFlush     = `PRAGMA fullfsync = ON` // on macOS, fsync does not reach the disk
 	sqlSkip      = `UPDATE dlock_store SET last = reserved, reserved = reserved + ?`
 	sqlReserve   = `UPDATE dlock_store SET reserved = last + ? WHERE last >= reserved`
 
-	// sqlLeft computes how long a session has left: by the boot clock if the
-	// session's row is from the current boot, and otherwise by the wall clock,
-	// which may be set. byClock returns the arguments for ?1, ?2 and ?3.
+	// sqlLeft is a session's remaining time, by the boot clock unless the
+	// machine has rebooted. byClock returns its arguments.
 	sqlLeft = `iif(boot = ?1, until - ?2, deadline - ?3)`
 
 	sqlSessions   = `SELECT id, ` + sqlLeft + ` FROM dlock_session WHERE id <> ?4`
@@ -101,8 +100,8 @@ const (
 		WHERE queue = ?1 AND session IS NOT NULL AND (blocker = ?2 OR
 		seq = (SELECT min(seq) FROM dlock_node WHERE queue = ?1 AND seq > ?2))`
 
-	// sqlQueue reads a queue atomically. If the queue is empty, it returns one
-	// row whose node columns are NULL.
+	// sqlQueue reads a queue atomically. An empty queue yields one row without
+	// a node.
 	sqlQueue = `SELECT EXISTS (SELECT 1 FROM dlock_session WHERE id = ?),
 		s.changes, s.released, n.seq, n.name, n.session
 		FROM dlock_store s LEFT JOIN dlock_node n ON n.queue = ? ORDER BY n.seq, n.name`

@@ -46,8 +46,8 @@ var (
 	_ session.Reader  = (*member)(nil)
 )
 
-// open prepares the session: it creates the tables, shows other processes that
-// this session is alive, and ends the sessions of dead processes.
+// open creates the tables, announces the session, and ends the sessions of dead
+// processes.
 func (m *member) open(ctx context.Context) (err error) {
 	if err := m.db.read(ctx, func(context.Context) error { return nil }); err != nil { // connects
 		return err
@@ -115,9 +115,8 @@ func (m *member) makeTables(ctx context.Context) error {
 	return nil
 }
 
-// startTokens reserves the first block of tokens. If first is true, no other
-// session is alive, and a power cut may have lost transactions. Then all tokens
-// reserved before are skipped, so that none is issued twice.
+// startTokens reserves the first block of tokens. If first is true, a power cut
+// may have lost transactions, so earlier blocks are skipped.
 func (m *member) startTokens(ctx context.Context, first bool) error {
 	if !first {
 		return m.reserve(ctx)
@@ -151,8 +150,8 @@ func (m *member) hear(ctx context.Context) {
 	m.presence.hear(m.host.Look)
 }
 
-// byClock returns the arguments of a statement that uses sqlLeft or writes a
-// deadline: the name and time of the boot clock, the wall clock, and args.
+// byClock returns both clocks and args, for statements with sqlLeft or a
+// deadline.
 func byClock(args ...any) []any {
 	now := time.Now()
 	boot, since := bootClock(now)
@@ -179,7 +178,7 @@ func (m *member) Beat(ctx context.Context) (next time.Duration, err error) {
 		err = m.db.beat(ctx, beat)
 	}
 	if errors.Is(err, errReplaced) {
-		m.db.close() // so that new connections can use the new files
+		m.db.close() // so that new connections use the new files
 	}
 	return 0, err
 }
@@ -195,8 +194,8 @@ func (m *member) End(ctx context.Context) error {
 	return nil
 }
 
-// update runs a transaction that may change nodes. It resets m.version, because
-// data_version changes only when another connection writes.
+// update resets m.version, because data_version changes only when another
+// connection writes.
 func (m *member) update(ctx context.Context, f func(context.Context) error) error {
 	return m.db.update(ctx, func(ctx context.Context) error {
 		m.version = [2]int64{}
@@ -240,7 +239,7 @@ func (m *member) create(ctx context.Context, c session.Change) (r session.Result
 		}
 	}
 	if err == nil && m.dropDead(ctx, before.heads[:min(len(before.heads), 1)]) {
-		r.Nodes = nil // out of date: the caller must list the nodes again
+		r.Nodes = nil // out of date; the caller lists them again
 	}
 	return r, err
 }
@@ -308,8 +307,8 @@ func (m *member) change(ctx context.Context, c session.Change) (r session.Result
 	return r, nil
 }
 
-// changeNode makes the change. It stores the node's previous name in *name or,
-// if an operator removes the node, the ID of the node's session in *owner.
+// changeNode makes the change. It stores the node's previous name, or the owner
+// of a node that an operator removes.
 func (m *member) changeNode(ctx context.Context, c session.Change, name, owner *string) (err error) {
 	var found bool
 	switch c.Kind {
@@ -336,8 +335,8 @@ func (m *member) own(ctx context.Context, c session.Change, name *string) (found
 	return m.db.row(ctx, sqlOwn, []any{name}, c.Queue, c.Place.Token, m.presence.id)
 }
 
-// missing returns the error for a node of this session that is not in the
-// database. The error says whether the whole session or only the node is gone.
+// missing returns errExpired if the whole session is gone, and driver.ErrGone
+// if only the node is.
 func (m *member) missing(ctx context.Context) error {
 	var alive bool
 	_, err := m.db.row(ctx, sqlAlive, []any{&alive}, m.presence.id)
@@ -347,8 +346,7 @@ func (m *member) missing(ctx context.Context) error {
 	return cmp.Or(err, driver.ErrGone)
 }
 
-// setValue syncs to disk, because the value, unlike nodes, must survive a crash
-// of the machine.
+// Unlike a node, the value must survive a crash, so setValue syncs to disk.
 func (m *member) setValue(ctx context.Context, c session.Change) error {
 	return m.db.durably(ctx, func(ctx context.Context) error {
 		rows, err := m.db.changed(ctx, sqlSetValue, c.Queue, c.Place.Token, c.Data, m.presence.id)

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// sleep sleeps for d, even if that is less than a millisecond. time.Sleep may
-// take longer in an otherwise idle process.
+// sleep is exact below a millisecond, unlike time.Sleep in an idle process.
 func sleep(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&t, nil) // a signal at worst ends the sleep early

@@ -5,13 +5,11 @@ import (
 	"sync"
 )
 
-// writers queues this process's write transactions on one file. SQLite has no
-// such queue, only retries after pauses, so that with many sessions a heartbeat
-// might find the file locked until its session times out.
+// writers queues this process's write transactions on one file. SQLite only
+// retries after pauses, so a heartbeat among many sessions could time out.
 //
-// Each channel has room for one transaction and serves senders in order. All
-// transactions enter inner. Ordinary ones enter outer first and leave it last,
-// so that a heartbeat waits for at most one of them.
+// Ordinary transactions hold outer and inner, heartbeats only inner. A
+// heartbeat therefore waits for at most one ordinary transaction.
 type writers struct{ outer, inner chan struct{} }
 
 // urgency distinguishes heartbeats from other transactions.
@@ -32,8 +30,8 @@ var queues struct {
 	of map[string]*writers
 }
 
-// writersOf returns the writers of the file at path. Two paths to the same file
-// get separate queues, which affects performance only.
+// writersOf returns the writers of a file. Separate queues for two paths only
+// cost performance.
 func writersOf(path string) *writers {
 	queues.Lock()
 	defer queues.Unlock()
