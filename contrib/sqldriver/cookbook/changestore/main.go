@@ -14,17 +14,14 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// clients holds the clients that a program uses in one step of the change: old
-// in step 1, both in step 2, new in step 3. An unused client is nil.
+// clients holds what one step of the change uses: old, then both, then new.
 type clients struct{ old, new *dlock.Client }
 
-// stamp is a token and the epoch of the store that issued it: 0 for the old
-// one, 1 for the new.
+// stamp is a token and the epoch of its store: 0 is old, 1 is new.
 type stamp struct{ epoch, token int64 }
 
-// withLock calls f while it holds the lock in each store of this step. It takes
-// the lock in the old store first: if steps took them in different orders, they
-// would deadlock. The context ends when one of the locks is lost.
+// withLock calls f with the lock of each store, old before new to prevent
+// deadlocks.
 func (c clients) withLock(ctx context.Context, name string, f func(ctx context.Context, stamps []stamp) error) (err error) {
 	var stamps []stamp
 	for epoch, client := range []*dlock.Client{c.old, c.new} {
@@ -44,10 +41,8 @@ func (c clients) withLock(ctx context.Context, name string, f func(ctx context.C
 
 var errStale = errors.New("stale token: a later holder of the lock has written")
 
-// pass returns an error if a write must be refused, and otherwise the stamp for
-// the resource to keep. It compares the tokens of the epoch in which the
-// resource was last written. The first holder in step 3 has no token of that
-// epoch, so it raises the epoch.
+// pass returns the stamp to keep, or an error if the write is stale. The first
+// holder in step 3 raises the epoch.
 func pass(kept stamp, stamps []stamp) (stamp, error) {
 	for _, s := range stamps {
 		if s.epoch == kept.epoch && s.token >= kept.token {

@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// tokens is the table that keeps the greatest token of each resource. Set the
-// field Dollar for PostgreSQL. Raise Epoch when the lock moves to a store whose
-// tokens may be smaller.
+// tokens keeps the greatest token of each resource. Set Dollar for PostgreSQL.
+// Raise Epoch when the lock moves to another store.
 var tokens = fence.Table{Name: "dlock_fence", Dollar: false, Epoch: 0}
 
 const account = "account/7"

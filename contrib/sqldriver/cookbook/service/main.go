@@ -19,8 +19,8 @@ import (
 	_ "github.com/dlock-go/dlock/contrib/sqldriver/sqlite"
 )
 
-// grace is how long jobs may continue after SIGTERM. It must leave time for
-// Close before the platform sends SIGKILL, on Kubernetes after 30 s by default.
+// grace limits jobs after SIGTERM. Kubernetes sends SIGKILL after 30 s by
+// default.
 const grace = 20 * time.Second
 
 func main() {
@@ -90,7 +90,7 @@ func handle(ctx context.Context, job string) error {
 		return nil
 	}
 	if err = errors.Join(err, dlock.FromContext(ctx).Err()); err != nil {
-		return err // ctx.Err() may still be nil: see the program longstep
+		return err // ctx.Err() may still be nil: see longstep
 	}
 	log.Printf("%s: %s", filepath.Base(job), text)
 	return os.Rename(job, job+".done")

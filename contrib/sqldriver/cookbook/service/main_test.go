@@ -56,8 +56,7 @@ func (s *service) await(t *testing.T, text string) {
 	t.Fatalf("the process has ended without logging %q", text)
 }
 
-// The job is a named pipe, so that the test decides when the job ends. The
-// session timeout is so long that a lock becomes free only by a release.
+// The job is a named pipe, so that the test decides when the job ends.
 func TestAJobThatHasBegunIsFinished(t *testing.T) {
 	dir := t.TempDir()
 	dsn := filepath.Join(dir, "locks.db") + "?session_timeout=24h"
