@@ -28,23 +28,23 @@ type Pool struct {
 	shared *sql.DB // nil if the session opens its own connections
 	open   func() (db *sql.DB, end func(), err error)
 	size   int
-	idle   time.Duration // how long the session's own connections stay open without use
-	silent time.Duration // how long a connection may take to answer a ping
+	idle   time.Duration // how long own connections may stay idle
+	silent time.Duration // how long a ping may take
 	Host   session.Host  // set by Start
 	// Observing is true for a session that changes nothing.
 	Observing bool
-	longest   time.Duration // the longest grace of all sessions; set by Graced
+	longest   time.Duration // longest grace of all sessions; set by Graced
 
 	mu  sync.Mutex
-	own *sql.DB // guarded by mu; nil before the first use and after Close
+	own *sql.DB // guarded by mu; nil unless open
 	end func()  // guarded by mu
 }
 
 // NewPool returns a pool that borrows connections from shared. If shared is
-// nil, the pool calls open for a database of its own, and limits that database
-// to the given number of connections. It closes connections that were idle for
-// a quarter of the session timeout or a minute, so that the server has room for
-// other clients. Close closes the database and then calls the function end.
+// nil, the pool opens a database of its own with at most the given number of
+// connections. It closes connections that are idle for a quarter of the session
+// timeout, at most a minute. Close closes the database and then calls the
+// function end.
 func NewPool(shared *sql.DB, connections int, timeout time.Duration, open func() (db *sql.DB, end func(), err error)) *Pool {
 	if shared != nil {
 		connections = shared.Stats().MaxOpenConnections
@@ -123,7 +123,6 @@ func (p *Pool) Slots() (n int, more string) {
 	return p.size - 2, "raise max_connections, or make fewer calls at once"
 }
 
-// Observes reports whether the session changes nothing.
 func (p *Pool) Observes() bool { return p.Observing }
 
 // Admit implements [session.Admitter]. It waits while all connections of the
@@ -184,7 +183,7 @@ func (p *Pool) closeSilent(ctx context.Context) {
 	}
 	var all sync.WaitGroup
 	for range db.Stats().Idle {
-		all.Go(func() { // concurrent, so that each ping uses a different connection
+		all.Go(func() { // concurrent, so that no connection is pinged twice
 			if conn, err := db.Conn(ctx); err == nil {
 				_ = conn.PingContext(ctx) // closes the connection if there is no answer
 				_ = conn.Close()

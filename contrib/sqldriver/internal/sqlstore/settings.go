@@ -16,13 +16,11 @@ type Settings struct {
 	Connections int           // maximum for one session
 }
 
-// Defaults returns the default settings.
 func Defaults() Settings { return Settings{Timeout: 10 * time.Second, Connections: DefaultConnections} }
 
 // OwnGrace returns the grace of this client's sessions: at least Timeout.
 func (s *Settings) OwnGrace() time.Duration { return max(s.Grace, s.Timeout) }
 
-// AddTo adds the parameters to p.
 func (s *Settings) AddTo(p dsn.Parameters) {
 	p["session_timeout"] = duration(&s.Timeout)
 	p["grace"] = duration(&s.Grace)
