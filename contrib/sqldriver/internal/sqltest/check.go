@@ -34,7 +34,7 @@ func CheckOfOthers(t *testing.T, d driver.Driver, dsn func(params ...string) str
 	c, err := d.OpenConnector(dsn("session_timeout=10s"))
 	require.NoError(t, err)
 	doctortest.Run(t, c).Has(t, driver.Warning, "a grace of 1h0m0s", "the same parameter grace")
-	require.Eventually(t, func() bool { // Check may report another transaction that began in the same second
+	require.Eventually(t, func() bool { // Check may report another transaction of that second
 		found, err := c.(driver.Checker).Check(t.Context())
 		return err == nil && strings.Contains(fmt.Sprint(found), fmt.Sprintf("connection %d has a transaction", id))
 	}, time.Minute, 100*time.Millisecond)

@@ -48,7 +48,7 @@ func LockedRows(t *testing.T, d DeadSessions) {
 	defer free()
 	heal := d.CutOff(first)
 	defer heal()
-	<-first.Done() // so that the first session's deadline is the earlier one
+	<-first.Done() // so that the first session's deadline is earlier
 	defer d.CutOff(second)()
 
 	l, err := client.RWMutex("second").Lock(within)

@@ -27,7 +27,7 @@ type Silence struct {
 	mu     sync.Mutex
 	texts  []string // guarded by mu
 	opened int      // connections so far; guarded by mu
-	silent int      // connections with a lower number are silent; guarded by mu
+	silent int      // lower-numbered connections are silent; guarded by mu
 }
 
 func NewSilence(t *testing.T, addr string) *Silence {
@@ -65,8 +65,8 @@ func (s *Silence) Begin(texts ...string) {
 	s.texts = texts
 }
 
-// begins reports whether b makes its connection fall silent, because b contains
-// the next text of Begin or because forget has made that connection silent.
+// begins reports whether b's connection falls silent, by a text of Begin or by
+// forget.
 func (s *Silence) begins(b []byte, number int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,8 +83,7 @@ func (s *Silence) left() int {
 	return len(s.texts)
 }
 
-// forget makes all connections fall silent if there are at least n, and reports
-// whether it did so.
+// forget makes all connections fall silent if there are at least n.
 func (s *Silence) forget(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +144,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 			return driver.Inspect(s).Remove(ctx, "queue", own.Place)
 		},
 		"Delete": func(ctx context.Context, s driver.Session, own driver.Joined) error {
-			// Delete must repeat its request on another connection and succeed.
-			// The test expects ErrUnavailable, as from the other methods.
+			// Only Delete must succeed on another connection. The test expects
+			// ErrUnavailable.
 			if err := s.Delete(ctx, "queue", own.Place, driver.Released); err != nil {
 				return errors.New("the second request of Delete has failed: " + err.Error())
 			}
@@ -183,8 +182,8 @@ func SilentConnection(t *testing.T, connect Connecting, sent func(name string) s
 	}
 }
 
-// silentBackground checks that the background requests Expire and Cancel are
-// retried on another connection if the first connection falls silent.
+// silentBackground checks that Expire and Cancel are retried if their
+// connection falls silent.
 func silentBackground(t *testing.T, connect Connecting, sent func(name string) string, dead func(driver.Session) error) {
 	for name, prepare := range map[string]func(ctx context.Context, silence *Silence, s driver.Session) error{
 		"Expire": func(_ context.Context, silence *Silence, s driver.Session) error {

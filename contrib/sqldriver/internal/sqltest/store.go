@@ -19,10 +19,10 @@ import (
 // Store is the database of one test. It is a connector whose sessions have the
 // type [Session], so that tests can inject faults into them.
 type Store struct {
-	Addr    string // the server's address
+	Addr    string
 	Notices string // see [hooks.NewNetwork]
 	Admin   *sql.DB
-	Outages bool // the test sometimes kills the server, so Exec ignores errors
+	Outages bool // Exec ignores errors: the server may be down
 
 	// Begin begins a session that opens connections with dial and sends its
 	// requests to the store that wrap returns.
