@@ -103,8 +103,8 @@ func sqliteFile(t *testing.T) (all []database) {
 	return all
 }
 
-// printed returns the statements in the comment of [fence.Table]: the second is
-// for MySQL and MariaDB, the first for all other databases.
+// printed returns the statements in the comment of [fence.Table]. The second is
+// for MySQL.
 func printed(t *testing.T) []string {
 	source, err := os.ReadFile("../../../../fence/table.go")
 	require.NoError(t, err)

@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/fence"
 )
 
-// importAccounts writes accounts by pgx's COPY. A program with a pgx pool
-// passes stdlib.OpenDBFromPool(pool) as db.
+// A program with a pgx pool passes stdlib.OpenDBFromPool(pool) as db.
 func importAccounts(ctx context.Context, db *sql.DB, tokens fence.Table, token int64, accounts [][]any) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

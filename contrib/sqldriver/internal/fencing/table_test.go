@@ -71,8 +71,7 @@ func newHolderWaits(t *testing.T, db database) {
 	assert.ErrorIs(t, db.write(t, oldToken), fence.ErrStale)
 }
 
-// The new holder must not read from a snapshot taken before the old holder's
-// second commit, because it would miss that commit.
+// The new holder must not use a snapshot from before the last commit.
 func oldSnapshot(t *testing.T, db database) {
 	require.NoError(t, db.write(t, oldToken))
 	tx := db.begin(t)
@@ -91,8 +90,7 @@ func oldSnapshot(t *testing.T, db database) {
 	assert.Equal(t, 80, balance)
 }
 
-// A reader's transaction at REPEATABLE READ has an old snapshot, but a locking
-// read sees what a later writer has committed.
+// A locking read sees what was committed after the transaction's snapshot.
 func lockingRead(t *testing.T, db database) {
 	locking := " FOR UPDATE"
 	if strings.HasPrefix(db.name, "SQLite") {
@@ -114,8 +112,8 @@ func lockingRead(t *testing.T, db database) {
 	}
 }
 
-// ineffective lists, by database, statements that make an UPDATE of the table
-// (written as %) succeed without storing the new token.
+// ineffective lists statements that make an UPDATE succeed without storing the
+// new token.
 var ineffective = map[string][]string{
 	"PostgreSQL": {
 		`CREATE OR REPLACE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -211,8 +209,7 @@ func manyAdds(t *testing.T, db database) {
 	assert.Equal(t, 2, n)
 }
 
-// With the default collation of MariaDB, the column ignores case, so Add must
-// refuse a resource that differs from another only in case.
+// MariaDB's default collation would take two resources for one.
 func columnIgnoresCase(t *testing.T, db database) {
 	db.reset(t)
 	_, err := db.ExecContext(t.Context(), "ALTER TABLE dlock_fence MODIFY resource VARCHAR(512)")
