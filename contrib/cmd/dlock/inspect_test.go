@@ -104,8 +104,7 @@ func TestQueueLsAndReleaseOnEveryStore(t *testing.T) {
 	}
 }
 
-// The error must name the address, whether the address refuses connections or
-// accepts them and never answers.
+// The error must name an address that refuses connections or never answers.
 func TestAStoreThatDoesNotAnswerIsNamedWithoutItsPassword(t *testing.T) {
 	unchanged(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

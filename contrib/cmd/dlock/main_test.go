@@ -23,20 +23,18 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// runProgram is an environment variable that makes the test binary run dlock
-// instead of the tests.
+// runProgram makes the test binary run dlock instead of the tests.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
+	os.Setenv(runProgram, "yes") // the demo starts children from this binary
 	os.Exit(m.Run())
 }
 
-// stores maps a driver to a function that starts its server. With a session
-// timeout of 5 s, the sessions of killed processes end soon.
+// stores maps a driver to a function that starts its server.
 var stores = map[string]func(t *testing.T) (dsn string){
 	"etcd": func(t *testing.T) string { return "etcd://" + etcdtest.Start(t).Addr() + "?session_timeout=5s" },
 	"mysql": func(t *testing.T) string {
@@ -119,8 +117,8 @@ func TestTheDemoShowsEachFaultOnEveryStore(t *testing.T) {
 	}
 }
 
-// doctor checks that "dlock doctor" finds no problem. Warnings are normal with
-// the settings of test servers.
+// doctor checks that "dlock doctor" finds no problem. Test servers may cause
+// warnings.
 func doctor(t *testing.T, name, dsn string) {
 	out, _ := program(t, "doctor", "-driver", name, "-dsn", dsn)
 	t.Logf("%s", out)
@@ -153,10 +151,9 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Each driver gets the data source names of all drivers, most of which are
-// invalid for it, and must not repeat the password in an error.
+// Most of the data source names are invalid for the driver that gets them.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
-	t.Chdir(t.TempDir()) // SQLite takes some of the data source names for file names
+	t.Chdir(t.TempDir()) // SQLite may create files here
 	for _, dsn := range []string{
 		"redis://alice:geheim@127.0.0.1:1/x", "etcd://alice:geheim@127.0.0.1:1?colour=red", "nats://alice:geheim@127.0.0.1:1?colour=red", "zk://alice:geheim@127.0.0.1:1/?colour=red",
 		"postgres://alice:geheim@127.0.0.1:1/db?colour=red", "postgres://127.0.0.1:1/db?password=geheim&colour=red",
@@ -174,8 +171,7 @@ func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	}
 }
 
-// SQLite takes any data source name for a file name, which its errors quote.
-// Even then, dlock must hide the password.
+// SQLite takes the data source name for a file name, which its errors quote.
 func TestNoErrorRepeatsAPasswordOfTheEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("DLOCK_DSN", "alice:geheim@127.0.0.1:1/x")

@@ -69,7 +69,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 		for _, i := range killed {
 			servers[i].Kill()
 		}
-		for _, i := range killed { // two of five stores are down while the lock is held
+		for _, i := range killed { // two of five stores are down
 			require.Eventually(t, func() bool { return errors.Is(held.All()[i].Err(), dlock.ErrLost) }, bound, 10*time.Millisecond)
 		}
 		require.NoError(t, held.Err())
@@ -92,8 +92,7 @@ func TestAMajorityOfStoresOfFourKinds(t *testing.T) {
 	}
 }
 
-// lockInAllStores retries until m has taken its lock in every store. m.Lock may
-// return without the lock in a store that is slow or has just restarted.
+// lockInAllStores retries, because m.Lock may leave out a slow store.
 func lockInAllStores(ctx context.Context, t *testing.T, m *majority.Mutex) *majority.Lock {
 	t.Helper()
 	for {

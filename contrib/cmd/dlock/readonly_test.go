@@ -129,8 +129,7 @@ func TestLsAndQueueNeedNoPrimaryAndNoRoom(t *testing.T) {
 	}
 }
 
-// A dead holder's node may still be in the store, because the queue command
-// removes nothing.
+// The queue command removes nothing, so a dead holder's node may remain.
 func TestQueueDoesNotShowADeadHolder(t *testing.T) {
 	unchanged(t)
 	const params = "empty_is_new=true&session_timeout=1s"

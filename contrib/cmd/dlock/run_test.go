@@ -68,8 +68,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SQLite frees a lock as soon as the process that holds it dies. Therefore
-// dlock must have the lock held by a child process, which can outlive it.
+// A child process must hold the lock, because SQLite frees it when dlock dies.
 func TestAKilledDlockEndsItsCommandBeforeSQLiteFreesTheLock(t *testing.T) {
 	dir := t.TempDir()
 	ready, marker := filepath.Join(dir, "ready"), "DLOCK_TEST_TREE="+dir
@@ -131,8 +130,7 @@ func TestACommandThatIsKilledIsRunByTheNext(t *testing.T) {
 	}
 }
 
-// A restarted server grants no lock for a while, so that dlock has time to end
-// the command gracefully.
+// A restarted server grants nothing for a while, so SIGTERM is early enough.
 func TestARestartOfTheStoreEndsTheCommandBySIGTERM(t *testing.T) {
 	for driver, open := range map[string]func() (dsn string, restart func()){
 		"redis": func() (string, func()) {

@@ -16,16 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildEarlier builds the dlock command of the latest release before this
-// commit or, until there is one, of the last commit without package session.
+// buildEarlier builds dlock from the latest release or, without releases, from
+// a fixed commit.
 const buildEarlier = `
 	commit=$(git describe --tags --match 'v[0-9]*' --abbrev=0 HEAD^ 2>/dev/null || echo 33efffba)
 	git -C "$(git rev-parse --show-toplevel)" archive -o "$0/tar" "$commit" && tar -x -C "$0" -f "$0/tar"
 	cd "$0/contrib/cmd" && go build -o "$0/earlier" ./dlock`
 
-// refused matches the subtests in which one version rejects the other's layout,
-// which has changed since the earlier commit. That commit's Redis driver checks
-// no layout, so it waits for the lock.
+// refused matches the subtests in which a version rejects the other version's
+// layout.
 var refused = regexp.MustCompile(`^(mysql|postgres|sqlite)/|^redis/earlier holds$`)
 
 func TestAnEarlierVersionBesideThisOne(t *testing.T) {
@@ -54,8 +53,8 @@ func TestAnEarlierVersionBesideThisOne(t *testing.T) {
 	}
 }
 
-// beside checks that one program can hold the lock for longer than a session
-// timeout while the other one waits or, if refused is set, rejects the store.
+// beside checks that other waits, or fails if refused, while holder keeps its
+// lock.
 func beside(t *testing.T, holder, other string, refused bool, store ...string) {
 	run := func(program, command string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), program, slices.Concat([]string{command}, store, args)...)
