@@ -48,7 +48,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	case e.held != nil && e.held.Err() == nil:
 		return nil
 	case e.held != nil:
-		_ = e.held.Unlock() // lets the client end the session of the lost lock
+		_ = e.held.Unlock() // lets the client end the lost session
 		e.held = nil
 	}
 	held, err := e.mutex.TryLock(ctx)

@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.After(m.Run()))
 }
 
-// inTime runs a test in virtual time, and checks that it leaves no node in the
-// store.
+// inTime runs a test in virtual time, and checks that no node is left.
 func inTime(t *testing.T, f func(t *testing.T, s *memdriver.Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memdriver.New()
@@ -44,8 +43,7 @@ func inTime(t *testing.T, f func(t *testing.T, s *memdriver.Store)) {
 	})
 }
 
-// instance starts a scheduler that runs a job every minute. Each run is delayed
-// by the duration late, as if the scheduler's clock lagged.
+// instance runs a job every minute, delayed as if the scheduler's clock lagged.
 func instance(t *testing.T, late time.Duration, run func(), option gocron.SchedulerOption) (stop func()) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(option)
@@ -77,8 +75,7 @@ func TestEachRunHappensOnceAlthoughClocksDiffer(t *testing.T) {
 	})
 }
 
-// Without a minimum hold, two schedulers both run each short job. If this test
-// fails, gocron has changed, and a minimum hold may no longer be needed.
+// If this test fails, gocron has changed and may no longer need a minimum hold.
 func TestWithoutAMinimumHoldShortJobsRunTwice(t *testing.T) {
 	inTime(t, func(t *testing.T, s *memdriver.Store) {
 		assert.EqualValues(t, 20, runsOfTwo(t, s, 0, 10))
@@ -240,7 +237,7 @@ func TestALeaderEndsTheSessionOfItsLostLock(t *testing.T) {
 		elector := gocrondlock.NewElector(client, "leader")
 		require.NoError(t, elector.IsLeader(bg))
 		heal := s.Faults().CutOff(store.last)
-		time.Sleep(8 * time.Second) // the lease is over, but the node still exists
+		time.Sleep(8 * time.Second) // the lease is over, but the node exists
 		heal()
 		_ = elector.IsLeader(bg) // may fail while the old node exists
 		synctest.Wait()
@@ -250,7 +247,7 @@ func TestALeaderEndsTheSessionOfItsLostLock(t *testing.T) {
 }
 
 func Example() {
-	client, _ := dlock.Open("mem", "jobs") // every instance of the program opens the same store
+	client, _ := dlock.Open("mem", "jobs") // every instance opens the same store
 	locker := gocrondlock.NewLocker(client, 30*time.Second)
 	scheduler, _ := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 	done := make(chan struct{})

@@ -23,7 +23,7 @@ type Locker struct {
 	closed chan struct{} // closed by Close
 	mu     sync.Mutex
 	ended  bool           // Close was called; guarded by mu
-	kept   sync.WaitGroup // counts locks held after their jobs; Add is guarded by mu
+	kept   sync.WaitGroup // locks kept after jobs; Add guarded by mu
 }
 
 // NewLocker returns a locker that keeps each lock for at least minHold after it
@@ -58,8 +58,7 @@ func (l *Locker) Close() {
 	l.kept.Wait()
 }
 
-// keep runs f in a goroutine that Close waits for. After Close, keep does not
-// run f, and returns false.
+// keep runs f in a goroutine that Close awaits, or returns false after Close.
 func (l *Locker) keep(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
