@@ -38,9 +38,9 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 
 // WithLockLabel adds the attribute dlock.lock to all metrics and spans about
 // locks. Its value is what f returns for the lock's name. Each value creates
-// its own time series, so f should return only a few different values, such as
-// the first part of the name. f must always return the same value for a name,
-// and may be called concurrently.
+// its own time series, so f should return few different values, such as the
+// name's first part. f must always return the same value for a name, and may be
+// called concurrently.
 func WithLockLabel(f func(lock string) string) Option {
 	return func(o *options) { o.label = f }
 }
@@ -71,8 +71,8 @@ type telemetry struct {
 	connects, sessionEnds              metric.Int64Counter
 }
 
-// seconds are the histogram buckets for waits and holds, from hand-overs of
-// about 1 ms to dead holders, which block waiters for tens of seconds.
+// seconds are histogram buckets. Hand-overs take about 1 ms, dead holders tens
+// of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 var ratios = []float64{.05, .1, .15, .2, .25, .3, .4, .5, .6, .7, .8, .9}
@@ -196,8 +196,8 @@ func (t *telemetry) ended(ctx context.Context, recipe, lock string, granted dloc
 	t.span(ctx, "dlock hold", held, failure, attrs)
 }
 
-// span records a finished span as a child of the caller's span. Starting it
-// earlier would be useless, as a hook can't add it to the caller's context.
+// span records a span afterwards, because a hook can't put one into the
+// caller's context.
 func (t *telemetry) span(ctx context.Context, name string, took time.Duration, failure string, attrs []attribute.KeyValue) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return

@@ -69,9 +69,7 @@ func (w *world) lock(ctx context.Context, m *dlock.RWMutex) *dlock.Lock {
 	return l
 }
 
-// figures returns the values of all sums and the counts of all histograms. A
-// key such as "dlock.held exclusive lock" is the metric's name followed by the
-// values of its attributes, in the order of the attributes' keys.
+// figures maps a metric's name and attribute values to its sum or count.
 func (w *world) figures() map[string]int {
 	w.Helper()
 	synctest.Wait()
