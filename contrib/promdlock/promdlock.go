@@ -61,8 +61,8 @@ type metrics struct {
 	begun sync.Map // labels for which beginLock was called
 }
 
-// seconds are the histogram buckets for waits and holds, from hand-overs of
-// about 1 ms to dead holders, which block waiters for tens of seconds.
+// seconds are histogram buckets. Hand-overs take about 1 ms, dead holders tens
+// of seconds.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // ratios are the histogram buckets for the remaining fraction of a lease.
@@ -100,8 +100,8 @@ func (m *metrics) register(r prometheus.Registerer) (err error) {
 	return err
 }
 
-// add registers the collector c and returns it, or returns the equal collector
-// that is already registered. It stores the first error in *first.
+// add registers c, or returns the equal collector already registered. It stores
+// the first error.
 func add[C prometheus.Collector](r prometheus.Registerer, first *error, name string, c C) C {
 	err := r.Register(c)
 	var twice prometheus.AlreadyRegisteredError
@@ -116,9 +116,8 @@ func add[C prometheus.Collector](r prometheus.Registerer, first *error, name str
 	return c
 }
 
-// begin creates counters with the value zero, because rate() in PromQL misses
-// the first event of a counter that did not exist before. Counters with a lock
-// label are created at the first call for the lock.
+// begin creates counters with the value zero, because rate() in PromQL misses a
+// new counter's first event.
 func (m *metrics) begin() {
 	m.connects.WithLabelValues("ok")
 	m.connects.WithLabelValues("error")

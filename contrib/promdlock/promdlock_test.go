@@ -93,7 +93,7 @@ func TestAScrapeOfAnEndpoint(t *testing.T) {
 	other := dlock.NewClient(st)
 	defer other.Close()
 	taken := lock(t, other.RWMutex("taken"))
-	counted := make(chan string, 3) // gets each event after the metrics have counted it
+	counted := make(chan string, 3) // gets each event once it is counted
 	client := dlock.NewClient(st, dlock.WithTrace(trace), dlock.WithTrace(&recipes.Trace{
 		Lost:         func(context.Context, recipes.LostInfo) { counted <- "lost" },
 		SessionEnded: func(context.Context, recipes.SessionEndedInfo) { counted <- "ended" },

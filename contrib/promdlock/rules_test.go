@@ -27,8 +27,7 @@ import (
 
 const trouble, minutes = 10, 30
 
-// Each scenario says what a process does in the minute when it gets into
-// trouble (once) and in each later minute (often), and which alarms then fire.
+// once runs in the minute of trouble, often in each later minute.
 var scenarios = map[string]struct {
 	once, often func(p *program)
 	fires       string
@@ -72,7 +71,7 @@ var scenarios = map[string]struct {
 	"slow store": {func(p *program) {
 		for strings.Contains(p.metrics(), "dlock_lease_left_ratio_bucket{le=\"0.25\"} 0\n") {
 			must(0, p.client.Ping(bg))
-			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // leaves less than a quarter of the lease of 7.5 s
+			p.stores[0].Faults().PauseAll(5700 * time.Millisecond) // leaves less than a quarter of the lease
 			time.Sleep(1500 * time.Millisecond)                    // longer than the heartbeat interval
 		}
 	}, idle, `alertname="DlockLeaseNearlyOut"`},
@@ -90,7 +89,7 @@ func must[T any](value T, err error) T {
 type program struct {
 	registry *prometheus.Registry
 	options  []dlock.Option
-	stores   []*memdriver.Store // the majority uses all, the client only the first
+	stores   []*memdriver.Store // all for the majority, one for the client
 	client   *dlock.Client
 	held     *dlock.Lock      // the lock b
 	next     chan *dlock.Lock // receives b when the waiting call gets it
@@ -173,8 +172,7 @@ func (p *program) handOver() {
 	p.await(`dlock_waiting{lock="b",mode="exclusive",recipe="lock"} 1`)
 }
 
-// Each scenario runs in its own process. promtool treats the scrapes as one
-// minute apart, and checks which alarms fire and that each panel has data.
+// promtool treats the scrapes of the processes as one minute apart.
 func TestAlarmsFireInTroubleOnly(t *testing.T) {
 	type object map[string]any
 	rules, panels := string(must(os.ReadFile("rules.yml"))), string(must(os.ReadFile("dashboard.json")))
