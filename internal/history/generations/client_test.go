@@ -2,8 +2,8 @@ package generations
 
 import "time"
 
-// client is a process that repeatedly acquires and releases the lock. It has
-// one session at a time, with at most one node.
+// client repeatedly acquires and releases the lock, with one session and at
+// most one node.
 type client struct {
 	run     *run
 	number  int
@@ -11,17 +11,16 @@ type client struct {
 	boot    int
 	learnt  int
 	session int
-	lease   time.Duration // when the lease ends; zero before the session has begun
+	lease   time.Duration // end of the lease; zero without a session
 	waits   time.Duration // token of its waiting node; zero if none
-	holds   time.Duration // token of the lock that it holds; zero if none
+	holds   time.Duration // token of its held lock; zero if none
 }
 
 func (c *client) live(session int) bool { return c.session == session && c.run.now < c.lease }
 
 func (c *client) believes() bool { return c.holds > 0 && c.run.now < c.lease }
 
-// dial connects to a server, usually the official master. The connection
-// survives if the server changes its role.
+// dial connects to a server, usually the official master.
 func (c *client) dial() {
 	c.server = c.run.official
 	if c.run.chance(20) {
@@ -30,12 +29,12 @@ func (c *client) dial() {
 	c.boot, c.learnt = c.server.boot, c.server.replID
 }
 
-// A script is a request that server s executes. The argument learnt is the
-// generation that s had when the client connected to it.
+// A script runs on s. Its argument learnt is the generation when the client
+// connected.
 type script func(s *server, learnt int) reply
 
-// call sends a request and passes the reply to back, or a reply with status
-// lost after a time limit. If a server refuses, call tries another one.
+// call tries other servers after refusals, and replies with status lost after a
+// time limit.
 func (c *client) call(upkeep bool, script script, back func(reply)) {
 	answered := false
 	answer := func(p reply) {
@@ -127,8 +126,7 @@ func (c *client) beat(session int) {
 	})
 }
 
-// end gives up the session and its node, because the outcome of a request is
-// unknown or the store does not know the session.
+// end gives up a session whose state in the store is unknown or ended.
 func (c *client) end() { c.lease, c.waits, c.holds = 0, 0, 0 }
 
 func (c *client) contend(session int) {

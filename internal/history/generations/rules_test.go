@@ -4,9 +4,9 @@ import "time"
 
 const (
 	timeout = 10 * time.Second // of each session in the store
-	term    = timeout * 3 / 4  // of a lease, from the sending of a heartbeat
+	term    = timeout * 3 / 4  // of a lease, from sending a heartbeat
 	within  = timeout / 8      // time limit of a confirmation
-	ahead   = 10 * time.Minute // added to tokens if a new generation's clock is behind
+	ahead   = 10 * time.Minute // added to tokens if the clock is behind
 )
 
 // rules prevent two holders at once. TestAttacks replaces one rule at a time.
@@ -16,34 +16,34 @@ type rules struct {
 	// confirms returns how many replicas must confirm a new or renewed session.
 	confirms func(servers int) int
 
-	// generation returns the generation in which s runs a request. The argument
-	// learnt is the generation that s had when the client connected to it.
+	// generation returns the generation in which s runs a request; for learnt,
+	// see script.
 	generation func(s *server, learnt int) int
 
 	// count returns what is left of the grace after the server's clock advanced.
 	count func(rest, advance time.Duration) time.Duration
 
-	// received returns the receipt for an attempt to begin a session. The reply
-	// p came the given time after the request was sent.
+	// received turns the reply p into a receipt. The argument after is its
+	// round-trip time.
 	received func(p reply, after time.Duration) receipt
 
-	// accepts reports whether the time that has passed since the receipt counts
-	// toward the grace of the given generation.
+	// accepts reports whether the time since the receipt counts toward the
+	// generation's grace.
 	accepts func(from receipt, generation, servers int) bool
 
-	// admits reports whether s may append a node although the data of s belong
-	// to another generation.
+	// admits reports whether s may append nodes to the data of another
+	// generation.
 	admits func(s *server) bool
 
-	// raise is called when a generation begins. It raises the last token in d,
-	// because d may lack tokens that an earlier generation has given out.
+	// raise lifts d.last above the tokens of earlier generations, which d may
+	// lack.
 	raise func(d *data, now time.Duration)
 }
 
-// receipt says when enough replicas had received an attempt to begin a session.
-// It is zero if that is unknown.
+// receipt says when enough replicas had received an attempt to begin a session,
+// if known.
 type receipt struct {
-	at         time.Duration // by the server's clock; may be too late, never too early
+	at         time.Duration // by the server's clock; never too early
 	generation int
 }
 
@@ -70,11 +70,11 @@ func asBuilt() *rules {
 }
 
 // allConfirm returns the rules for PostgreSQL if synchronous_standby_names
-// lists all standbys. A promoted standby confirms no more writes of its old
-// primary, so the grace may start with the first attempt to begin a session.
+// lists all standbys.
 func allConfirm() *rules {
 	r := asBuilt()
 	r.confirms = func(servers int) int { return servers - 1 }
+	// A promoted standby confirms no more writes of its old primary.
 	r.accepts = func(receipt, int, int) bool { return true }
 	return r
 }

@@ -13,15 +13,15 @@ type run struct {
 	rules    *rules
 	rand     *rand.Rand
 	now      time.Duration
-	events   []event // in reverse order, so the next event is the last
+	events   []event // in reverse order: the next event is last
 	ids      int
 	servers  []*server
 	clients  []*client
-	official *server // the server that the operator wants as the master
+	official *server // the master that the operator wants
 	calm     bool    // no more faults are injected
 
 	top     time.Duration // token that the next grant must exceed
-	latest  time.Duration // highest server time that a token may be based on
+	latest  time.Duration // highest server time used for a token
 	grants  int
 	failure string
 	tracing bool

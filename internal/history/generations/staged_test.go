@@ -35,11 +35,11 @@ func TestStagedAttacks(t *testing.T) {
 type stage struct {
 	*run
 	old, promoted *server
-	lease         time.Duration // of the holder, whose session is with the old master
+	lease         time.Duration // of the holder, on the old master
 }
 
-// newStage returns a stage on which one client holds the lock. The replica to be
-// promoted does not know that.
+// newStage lets a client hold the lock. The replica to be promoted lacks its
+// node.
 func newStage(rules *rules) *stage {
 	s := &stage{run: &run{rules: rules, now: start}}
 	for range 3 {
@@ -61,8 +61,8 @@ func (s *stage) beat() {
 	s.lease = s.now + term
 }
 
-// overlap lets another client, which got the reply p, begin a session. It
-// reports whether that client gets the lock before the holder's lease is over.
+// overlap reports whether the client that got p is granted within the holder's
+// lease.
 func (s *stage) overlap(p reply) bool {
 	for p.status == waits {
 		s.now += p.wait
@@ -71,10 +71,8 @@ func (s *stage) overlap(p reply) bool {
 	return s.promoted.create(nil, 2, 0).first && s.now < s.lease
 }
 
-// receivedLate lets two clients wait until a replica has received their
-// attempts to begin a session. Meanwhile the replica still confirms heartbeats
-// of the holder. Before the second client tries again, the clock of the new
-// master steps ahead.
+// In receivedLate, the replica still confirms a heartbeat after two clients
+// have sent their attempts.
 func receivedLate(rules *rules) bool {
 	s := newStage(rules)
 	s.at(2000)
@@ -90,9 +88,8 @@ func receivedLate(rules *rules) bool {
 	return s.overlap(s.promoted.open(3, 0, fromB))
 }
 
-// receivedEarlier lets clients show the new master a receipt from the old one.
-// The receipt must not count, because the replica still follows the old master
-// and has received none of the clients' attempts.
+// In receivedEarlier, clients show a receipt from the old master, which must
+// not count.
 func receivedEarlier(rules *rules) bool {
 	s := newStage(rules)
 	earlier := receipt{start, s.old.replID}

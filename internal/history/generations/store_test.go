@@ -10,7 +10,7 @@ import (
 type data struct {
 	version     int // increases with every change
 	id          int // generation of the data
-	next        int // generation that begins after the grace; zero if none
+	next        int // generation after the grace; zero if none
 	rest, at    time.Duration
 	sessions    map[int]time.Duration // deadlines
 	queue       []node
@@ -34,8 +34,8 @@ type server struct {
 	master  bool
 	down    bool
 	boot    int     // changes when s restarts, which ends connections
-	follows *server // the server whose data s copies; nil for a master
-	replID  int     // new at each promotion and each start as a master
+	follows *server // source of its data; nil for a master
+	replID  int     // new at each promotion or start as master
 	runID   int     // new at each start
 	step    time.Duration
 	stepped bool // whether the clock has stepped during this grace
@@ -51,7 +51,7 @@ const (
 	done status = iota
 	waits
 	ended
-	refused // by a replica, or by a server that is down
+	refused // by a replica or a stopped server
 	lost
 )
 
@@ -95,10 +95,8 @@ func (s *server) open(session, learnt int, from receipt) reply {
 	return reply{now: now, generation: generation}
 }
 
-// begin begins a generation. In two cases that no rule can prevent, its tokens
-// may be lower than earlier ones, so begin resets top: the clock is behind by
-// at least the period that is missing from the data, or the data lack the start
-// of a generation whose tokens were ahead of the clock.
+// begin resets top when old data and a slow clock make lower tokens
+// unavoidable.
 func (s *server) begin(generation int) {
 	s.run.note("server %d begins generation %d", s.number, generation)
 	d, now := &s.data, s.clock()
@@ -175,8 +173,8 @@ func (s *server) look(session, learnt int) reply {
 	return reply{token: s.data.queue[i].token, first: i == 0}
 }
 
-// release removes the node of a holder and grants the lock to the next waiter,
-// if any. Only the grant needs a current generation.
+// release removes the holder's node. Only a grant to a waiter needs a current
+// generation.
 func (s *server) release(session, learnt int, token time.Duration) reply {
 	i := slices.IndexFunc(s.data.queue, func(n node) bool { return n.session == session && n.token == token })
 	if i < 0 || i < len(s.data.queue)-1 && !s.current(learnt) {

@@ -64,8 +64,8 @@ func (r *run) disturb() {
 	}
 }
 
-// failOver promotes s. The old master dies, becomes a replica at once, or
-// keeps answering its clients. Sooner or later all servers follow s.
+// failOver promotes s. The old master dies, becomes a replica, or keeps
+// answering its clients.
 func (r *run) failOver(s *server) {
 	old := r.official
 	if s.master || s.down {
@@ -94,7 +94,7 @@ func (r *run) swap(s *server) {
 	}
 }
 
-// restart stops s and starts it again with all of its data, older data, or none.
+// restart stops s and starts it with all of its data, older data or none.
 func (s *server) restart() {
 	if s.down {
 		return
@@ -124,8 +124,8 @@ func (s *server) stepClock() {
 	}
 }
 
-// stepInGrace lets the clock step once in a grace, as when a machine that has
-// just started asks a time server.
+// stepInGrace steps the clock once, like a starting machine that asks a time
+// server.
 func (s *server) stepInGrace() {
 	if s.master && !s.down && !s.stepped && s.data.next == s.run.rules.generation(s, s.replID) {
 		s.stepClock()
