@@ -14,8 +14,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// slot holds one client of a history. When that client is closed, a new client
-// takes its place, and the slot's actors go on with the new one.
+// slot holds a client, and its successor once that client is closed.
 type slot struct {
 	number int
 	open   func() *dlock.Client
@@ -54,22 +53,22 @@ func (s *slot) replace(r *recorder) error {
 
 func quiet() dlock.Option { return dlock.WithLogger(slog.New(slog.DiscardHandler)) }
 
-// actor acquires and releases locks of a client at random. It has its own
-// random source, so that its actions do not depend on other actors.
+// actor acquires and releases locks at random. Its own random source makes it
+// independent of other actors.
 type actor struct {
 	*recorder
 	pace
 	id       int
 	slot     *slot
-	sessions func() int // counts sessions begun by the slot's clients; may be nil
+	sessions func() int // counts the sessions begun; may be nil
 	queues   []string
-	units    bool           // whether most calls are for units of a semaphore
+	units    bool           // most calls are for semaphore units
 	values   bool           // whether the store keeps values, which Once needs
 	alone    bool           // whether no other goroutine uses the client
 	options  []dlock.Option // used for every lock
 	rand     *rand.Rand
 	rounds   int
-	stop     <-chan struct{} // closed to stop the actor early; may be nil
+	stop     <-chan struct{} // closed to stop early; may be nil
 	wrong    *complaints
 	nasty    nasty
 }
@@ -77,16 +76,16 @@ type actor struct {
 // pace sets roughly how long an actor pauses, holds a lock and waits for one.
 type pace struct {
 	gap                     time.Duration // between two rounds
-	brief, longer, longest  time.Duration // how long a lock is held: usually, sometimes, rarely
-	deadline, shortDeadline time.Duration // deadlines of calls; the short one may interrupt a request
-	bound                   time.Duration // a call that takes longer counts as hanging; 0 for none
+	brief, longer, longest  time.Duration // hold times: usual, occasional, rare
+	deadline, shortDeadline time.Duration // of calls; shortDeadline may interrupt a request
+	bound                   time.Duration // longer calls count as hanging; 0 for none
 }
 
 // nasty holds functions that inject faults at the moments when they do the most
 // harm. Both may be nil.
 type nasty struct {
-	write func() // called just before a call that writes to the store
-	hold  func() // called just before the actor holds a lock for long
+	write func() // called just before a write to the store
+	hold  func() // called just before a long hold
 }
 
 func (a *actor) perhaps(happens func()) {
@@ -132,7 +131,7 @@ func (a *actor) play() {
 		default:
 		}
 		if a.wrong.any() {
-			return // the lock is broken, and further calls would only hang
+			return // the lock is broken; calls would only hang
 		}
 		a.round()
 	}
@@ -144,7 +143,7 @@ func (a *actor) round() {
 	a.note(func() { closing = at.client.closed != nil })
 	switch {
 	case closing && a.chance(80):
-		return // a few calls suffice to see that they are refused
+		return // a few calls suffice to check the refusal
 	case a.chance(8):
 		for range 2 + a.rand.IntN(6) {
 			a.quickly(&attempt{queue: at.queue, mode: dlock.Exclusive, try: true})
@@ -170,7 +169,7 @@ func (a *actor) draw(at *attempt) {
 		at.tick = time.Now().Truncate(time.Minute)
 	}
 	if a.units && at.within != nil {
-		at.try = true // otherwise, the actor could wait for its own lock
+		at.try = true // else the actor could wait for itself
 	}
 }
 
@@ -210,8 +209,8 @@ func (a *actor) contend(ctx context.Context, at *attempt) *handle {
 	return h
 }
 
-// wait returns a random way of waiting. An actor that is alone polls without
-// pauses, because their jitter would make two runs of a seed differ.
+// wait returns a random way of waiting. A lone actor polls without pauses,
+// because jitter would make runs differ.
 func (a *actor) wait() recipes.Wait {
 	switch n := a.rand.IntN(100); {
 	case n < 70:
@@ -248,15 +247,15 @@ func (a *actor) call(ctx context.Context, at *attempt, options ...dlock.Option) 
 	if a.watch != nil {
 		ctx = a.watch.calling(ctx, at)
 	}
-	if a.sessions != nil { // in a new session, the call's old node may block it
+	if a.sessions != nil { // an older session's node may block the call
 		before := a.sessions()
 		defer func() { a.note(func() { at.retried = at.retried || a.sessions() > before }) }()
 	}
 	return a.take(ctx, at, func() (*dlock.Lock, error) { return take(ctx) })
 }
 
-// once calls Once, whose function holds the lock until at.unlock is called. If
-// Once skips a tick that is done, it returns neither a lock nor an error.
+// once calls Once, whose function holds the lock until at.unlock is called. For
+// a tick that is done, it returns nil, nil.
 func (at *attempt) once(ctx context.Context, m *dlock.RWMutex) (*dlock.Lock, error) {
 	locked, leave, ended := make(chan *dlock.Lock, 1), make(chan struct{}), make(chan error, 1)
 	at.unlock = func() error {
@@ -315,7 +314,7 @@ func (a *actor) use(h *handle, depth int) {
 	a.giveBack(h)
 	inside.Wait()
 	if depth > 0 {
-		return // only the outermost Unlock ends the contexts of a lock
+		return // only the outermost Unlock ends the contexts
 	}
 	if ctx.Err() == nil {
 		a.wrong.add("%v: its context goes on after Unlock", h)
@@ -450,8 +449,8 @@ func (a *actor) ended(h *handle, call string, err error) {
 	}
 }
 
-// tryInTurn calls TryLock, TryRLock and TryAcquire at the end of a history, when
-// no fault happens and no other call is in flight. All must succeed.
+// tryInTurn runs at the end of a history, without faults or other calls. Every
+// try must succeed.
 func (a *actor) tryInTurn(queue string) {
 	for _, at := range []*attempt{{mode: dlock.Exclusive}, {mode: dlock.Shared}, {mode: dlock.Shared, units: Units}} {
 		at.queue, at.try = queue, true
@@ -481,9 +480,8 @@ func (a *actor) quickly(at *attempt) {
 	}
 }
 
-// informed tries the lock while it holds another one. On an ensemble, the
-// client's server may lag behind and wrongly refuse the try. Taking the other
-// lock is a write, which brings the server up to date.
+// informed first takes another lock. That write updates the client's server,
+// which might otherwise lag behind and refuse the try.
 func (a *actor) informed(at *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -494,8 +492,8 @@ func (a *actor) informed(at *attempt) {
 		return
 	}
 	a.quickly(at)
-	// If the other lock is lost, the try may have reached another server,
-	// which the write did not bring up to date.
+	// With the other lock lost, the try may have reached a server that lags
+	// behind.
 	if other.Err() != nil {
 		a.note(func() { at.synced = 0 })
 	}

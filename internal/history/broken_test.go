@@ -16,8 +16,8 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// A hasty session wrongly returns no node ahead from Create, so that every
-// contender is granted the lock at once.
+// A hasty session's Create hides the nodes ahead, so every contender is granted
+// at once.
 type hasty struct{ driver.Session }
 
 func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -26,8 +26,7 @@ func (s hasty) Create(ctx context.Context, queue string, n driver.NodeSpec) (dri
 	return j, err
 }
 
-// A blind session omits from its lists the node ahead of its own, so that a
-// contender does not wait for the holder.
+// A blind session's List omits the node ahead of its own.
 type blind struct {
 	driver.Session
 	mu  sync.Mutex
@@ -64,8 +63,7 @@ func (s backwards) Create(ctx context.Context, queue string, n driver.NodeSpec) 
 	return j, err
 }
 
-// A late session reports its end a second late, when the store may already have
-// granted its locks to another client.
+// A late session reports its end a second too late.
 type late struct {
 	driver.Session
 	done chan struct{}
@@ -131,8 +129,8 @@ func (s hurried) Delete(_ context.Context, queue string, p driver.Place, why dri
 	return nil
 }
 
-// A twofold session makes two nodes in one Create out of ten and returns the
-// second, like a driver that repeats a request whose reply was lost.
+// A twofold session sometimes creates two nodes, like a driver that repeats an
+// unanswered request.
 type twofold struct{ driver.Session }
 
 func (s twofold) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
@@ -182,8 +180,8 @@ type spoiler = func(*memdriver.Store, driver.Session) driver.Session
 
 var brokenSessions = map[string]struct {
 	spoil spoiler
-	by    string // histories that show the fault: calm, faulty or search
-	says  string // text in a seed's report; "" if no seed fails
+	by    string // what shows the fault: calm, faulty or search
+	says  string // text in a failing seed's report, if any
 }{
 	"two are let in": {func(_ *memdriver.Store, s driver.Session) driver.Session { return hasty{s} }, search, "behind"},
 	"a predecessor is missed": {func(_ *memdriver.Store, s driver.Session) driver.Session {
@@ -255,8 +253,7 @@ func TestABrokenSessionIsDetectedByASeedThatIsNamed(t *testing.T) {
 	}
 }
 
-// mute is a testing.TB that records errors instead of failing, for tests that
-// expect an error.
+// mute is a testing.TB that records errors instead of failing.
 type mute struct {
 	testing.TB
 	text string

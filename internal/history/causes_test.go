@@ -15,8 +15,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// The histories in this file are written by hand and judged by package
-// histories, which must refuse those that are not allowed.
+// Package histories judges these handwritten histories, and must refuse those
+// that are not allowed.
 
 func held(slot, id int, granted span) *contender {
 	c := &contender{id: id, client: &client{slot: slot}, queue: "q", node: "n", mode: w, token: int64(id), granted: granted}
@@ -29,8 +29,7 @@ func after(c cause, call, ret int64) cause {
 	return c
 }
 
-// pair is a history of two contenders, which each test case changes. The second
-// is granted the lock while the first may still hold it.
+// pair grants its second contender the lock while the first may still hold it.
 type pair struct {
 	first, second *contender
 	*recorder
@@ -39,16 +38,15 @@ type pair struct {
 func TestALossNeedsACause(t *testing.T) {
 	removed := cause{slot: -1, queue: "q", node: "n"}
 	silenced := cause{slot: 1, told: true}
-	// At the ticks [7, 8], the first contender says that it holds the lock, and
-	// at 10 it learns that it does not.
+	// The first contender claims the lock at [7, 8] and notices its loss at 10.
 	believes := func(c cause) func(p *pair) {
 		return func(p *pair) {
 			p.second.node, p.first.learned, p.causes = "other", 10, []cause{c}
 			p.first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
 		}
 	}
-	// The first contender's client is closed at the ticks [5, 11]. During the
-	// span answer, Err says that the contender holds the lock.
+	// During answer, the first contender claims the lock. Its client is closed
+	// at [5, 11].
 	closed := func(answer span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = span{5, 8}, span{5, 8}
@@ -57,8 +55,8 @@ func TestALossNeedsACause(t *testing.T) {
 			p.second.handles[0].answers = []seen{{span{9, 9}, 2, w}}
 		}
 	}
-	// The first contender's Unlock at [5, 10] returns err. Meanwhile its client
-	// is closed at [7, 9] if isClosed is set. Otherwise it loses its session.
+	// The first contender's Unlock returns err, during a close or the loss of
+	// its session.
 	unlocked := func(err error, isClosed bool, won span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = won, won

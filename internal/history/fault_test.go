@@ -36,8 +36,8 @@ func (r *run) expire(c *process) {
 	c.store.Faults().Expire(s)
 }
 
-// cut disconnects a session for a while, possibly for longer than the session
-// timeout. It blocks requests, replies or both, with or without the heartbeats.
+// cut blocks a session's requests, replies or both, possibly beyond the session
+// timeout.
 func (r *run) cut(c *process) {
 	s, number := c.liveSession()
 	if s == nil || c.isCut(number) {
@@ -60,9 +60,8 @@ func (r *run) cut(c *process) {
 	time.AfterFunc(d, heal)
 }
 
-// pause simulates a suspended process, possibly until after its lease has
-// ended. Its timers fire and its messages arrive only after other processes
-// have taken some steps.
+// pause simulates a suspended process. Its timers and messages wait while other
+// processes take steps.
 func (r *run) pause(c *process) {
 	s, number := c.liveSession()
 	if s == nil || r.resume > 0 {
@@ -86,9 +85,8 @@ func (r *run) wakeUp() {
 	r.resume = 0
 }
 
-// closeClient closes a client while its actors use it. In a repeatable run, it
-// does nothing while messages of the client are in flight, because the seed
-// would not decide whether they arrive before the close.
+// A repeatable run closes no client that has messages in flight, to avoid a
+// race.
 func (r *run) closeClient(c *process) {
 	if c.isPaused() || r.sharing() == 1 && r.gate.has(c) {
 		return
@@ -127,8 +125,8 @@ func (r *run) removeQueue(queue string) {
 	r.record.cause(cause{what: "queue removed", slot: -1, queue: queue, upTo: last}, done(func() { r.store.Faults().RemoveQueue(queue) }))
 }
 
-// excuse records that an operator removed a node, so that the checks give its
-// owner time to notice. It returns the node's token.
+// excuse gives the owner of a removed node time to notice. It returns the
+// token.
 func (r *run) excuse(queue string, n driver.Node) (token int64) {
 	info, _ := r.info(queue, n.Name)
 	r.mu.Lock()

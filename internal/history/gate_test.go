@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// gate holds back requests, replies and watch events until the run delivers
-// them, one at a time and in an order that depends on the seed.
+// gate holds back each request, reply and watch event until the run delivers
+// it.
 type gate struct {
 	mu      sync.Mutex
 	step    int // number of the current step of the run
@@ -25,13 +25,13 @@ type gate struct {
 type message struct {
 	client  *process
 	request faults.Request
-	born    int // step in which the message arrived at the gate
+	born    int // step in which it reached the gate
 	after   time.Time
 	verdict chan faults.Fault
 }
 
-// plan returns a callback for package faults. It blocks until the run delivers
-// the message, and returns the fault drawn for it.
+// plan's callback blocks until the run delivers the message, and returns the
+// drawn fault.
 func (g *gate) plan(c *process) faults.Plan {
 	return func(ctx context.Context, r faults.Request) faults.Fault {
 		if r.Op == faults.OpConnect && r.Stage == faults.StageReply && r.Err == nil {
@@ -97,8 +97,8 @@ func (g *gate) next() {
 	g.step++
 }
 
-// ready returns the messages that may be delivered now, in an order that does
-// not depend on the goroutine scheduler.
+// ready returns the deliverable messages, in an order independent of the
+// goroutine scheduler.
 func (g *gate) ready() []*message {
 	now := time.Now()
 	g.mu.Lock()

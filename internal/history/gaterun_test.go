@@ -15,8 +15,8 @@ import (
 
 const maxSteps = 20_000
 
-// run is a history in virtual time on a store in memory. A gate decides the
-// order of messages. The run checks all calls against the state of the store.
+// run is a history in virtual time. It checks all calls against the store's
+// state.
 type run struct {
 	journal
 
@@ -35,9 +35,9 @@ type run struct {
 	bare         bool // whether sessions have no optional methods
 
 	passing *message         // message delivered in this step, or nil
-	armed   map[watchKey]int // by watch: step in which its reply was delivered
-	resume  int              // step in which the paused client resumes, or 0
-	warned  []*possession    // a closing client's locks, which must be lost at once
+	armed   map[watchKey]int // by watch: step when its reply was delivered
+	resume  int              // step when the paused client resumes, or 0
+	warned  []*possession    // locks of a closing client, checked by judgeClose
 	closing sync.WaitGroup
 	heals   []func()
 	inject  func() // injects a fault
@@ -47,7 +47,7 @@ type run struct {
 	held     map[*handle]*possession
 	highest  map[string]int64          // highest exclusive token granted in each queue
 	removed  map[int64]removal         // nodes removed by an operator, by token
-	doubts   map[int64]bool            // nodes whose removal or rename got no reply, by token
+	doubts   map[int64]bool            // by token: removals or renames without a reply
 	nodeless map[*actor]nodelessWaiter // calls that wait although their node was removed
 	ledgers  []*ledger                 // one for each call
 	free     map[int64]time.Time       // by waiter's token: when enough units became free
@@ -118,8 +118,8 @@ func (r *run) perform() {
 func (r *run) closeAll() {
 	for i, c := range r.processes {
 		r.closing.Go(func() {
-			// Two clients must not act at the same instant, because the seed
-			// would not decide which is first.
+			// At the same instant, the seed would not decide which client
+			// closes first.
 			time.Sleep(time.Duration(i))
 			_ = r.record.close(c.slot.client())
 		})
@@ -134,8 +134,8 @@ func (r *run) newActor(c *process, id int) *actor {
 		rand: rand.New(rand.NewPCG(r.seed, uint64(100+id))), wrong: &r.complaints,
 	}
 	a.rounds = 1 + a.rand.IntN(4)
-	// In every third seed all actors share a host name, so that their nodes get
-	// the same names again after an operator removes a queue.
+	// With one host name, nodes get earlier names again after an operator
+	// removes the queue.
 	host := "h"
 	if r.seed%3 != 0 {
 		host = []string{"h", "h", "a", "b"}[c.number]
@@ -147,8 +147,8 @@ func (r *run) newActor(c *process, id int) *actor {
 
 func (r *run) units() bool { return r.seed%16 == 12 || r.seed%16 == 13 }
 
-// sharing returns the number of actors per client. Even seeds have one, which
-// makes their runs repeatable.
+// sharing returns the number of actors per client: one in even seeds, which
+// must repeat.
 func (r *run) sharing() int { return 1 + int(r.seed%2) }
 
 func (r *run) until(group *sync.WaitGroup) {
@@ -185,8 +185,7 @@ func (r *run) next() {
 		r.wakeUp()
 		return
 	}
-	// No time may pass while a process is paused, because pause has already
-	// advanced the clock by the whole pause.
+	// Time must not pass during a pause, which has already advanced the clock.
 	if r.resume == 0 && (len(ready) == 0 || r.rand.IntN(10) == 0) {
 		time.Sleep(time.Duration(1+r.rand.IntN(100))*time.Millisecond + 500*time.Nanosecond)
 		return

@@ -44,7 +44,7 @@ func (h *Holders) Work(t testing.TB, l *dlock.Lock) {
 	}
 	d := 2 * time.Millisecond
 	if rand.N(8) == 0 {
-		d = rand.N(300 * time.Millisecond) // long enough for a fault while the lock is held
+		d = rand.N(300 * time.Millisecond) // long enough for a fault to hit
 	}
 	select {
 	case <-l.Lost():

@@ -22,8 +22,8 @@ type ledger struct {
 
 type ledgerKey struct{}
 
-// calling returns a context for the call, with a ledger. The ledger of a call
-// inside a lock, such as a re-entry, is not checked.
+// calling returns a context with a ledger, which is checked unless the call is
+// nested.
 func (r *run) calling(ctx context.Context, a *attempt) context.Context {
 	l := &ledger{cancelled: a.limit > 0 && !a.limited}
 	if a.within == nil {

@@ -23,12 +23,12 @@ type entry struct {
 	args   []any
 }
 
-// note records an action of the simulation, such as an injected fault. The same
-// seed always yields the same notes.
+// note records an action, such as an injected fault. A seed always yields equal
+// notes.
 func (j *journal) note(format string, args ...any) { j.add(entry{false, time.Now(), format, args}) }
 
-// remark records the result of an action. Within a step, the order of remarks
-// depends on the goroutine scheduler, so they are not compared between runs.
+// remark records a result. Runs are compared without remarks, whose order
+// depends on the scheduler.
 func (j *journal) remark(format string, args ...any) { j.add(entry{true, time.Now(), format, args}) }
 
 func (j *journal) add(e entry) {

@@ -14,16 +14,16 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// learnLimit is how long a client may take to notice that its node is gone. The
-// time restarts when a fault keeps the client from the store.
+// learnLimit is how long an undisturbed client may take to notice its missing
+// node.
 const learnLimit = 10 * time.Second
 
 type possession struct {
 	*handle
 	fresh   bool      // the grant has not been checked yet
 	missing time.Time // when its node disappeared, or zero
-	// notDowngraded is when the downgraded lock's node was first seen to be
-	// still exclusive in the store, or zero.
+	// notDowngraded is when the downgraded lock's node was first seen still
+	// exclusive, or zero.
 	notDowngraded time.Time
 }
 
@@ -38,8 +38,8 @@ type nodelessWaiter struct {
 	at    time.Time
 }
 
-// granted records a grant in the step in which it happens, so neither the
-// session nor the context of the call can have ended since.
+// granted runs in the step of the grant, when session and context have not
+// ended.
 func (r *run) granted(ctx context.Context, h *handle) {
 	r.remark("%v holds it, %v", h, h.lock.Mode())
 	if h.number == 0 && h.unlock == nil { // not for Once, which calls its function later
@@ -56,8 +56,7 @@ func (r *run) granted(ctx context.Context, h *handle) {
 	r.held[h] = &possession{handle: h, fresh: h.number == 0}
 }
 
-// slack is how long a call may take to return after its timeout. It may clean
-// up its node for 50 ms, or wait for a connection attempt.
+// slack is how long a call may clean up or connect after its timeout.
 const slack = 110 * time.Millisecond
 
 func (r *run) returned(a *attempt) {
@@ -74,9 +73,8 @@ func (r *run) returned(a *attempt) {
 	case !errors.Is(a.err, dlock.ErrUnavailable), !a.try:
 		return
 	}
-	// Two errors are allowed without a fault: Create fails while a queue has used
-	// up its sequences, and a Try call gives up if an operator removes its node
-	// twice.
+	// Without a fault, only used-up sequences or a node removed twice may fail
+	// a try.
 	usedUp := strings.Contains(a.err.Error(), "sequences are used up")
 	if !usedUp && !errors.Is(a.err, driver.ErrSessionEnded) && !c.disturbedSince(a.began) && r.removedSince(a.began) < 2 {
 		r.fail("%v: not answered, and nothing was lost: %v", a, a.err)
@@ -89,11 +87,10 @@ func (r *run) downgraded(h *handle) {
 	}
 }
 
-// unlockLimit is how long Unlock may take. It waits up to 2 s for the store.
+// unlockLimit covers the 2 s that Unlock may wait for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce returns the extra time that a call of Once may take to read or store
-// the tick. Other calls have no function unlock.
+// forOnce returns the extra time for a call of Once to access the tick.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -136,8 +133,8 @@ func kindOf(err error) string {
 	return "other"
 }
 
-// judge checks all held locks, except those of paused processes. It seldom
-// calls Err, because a holder must notice its loss even if nobody calls Err.
+// judge seldom calls Err, because a holder must notice its loss without such a
+// call.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -168,8 +165,8 @@ func (r *run) heldBy(c *process) []*possession {
 	return slices.DeleteFunc(r.notLost(), func(h *possession) bool { return r.processes[h.client.slot] != c })
 }
 
-// judgeClose requires that a closing client's locks report their loss at once.
-// It must be called before the close reaches the store.
+// judgeClose requires that locks report their loss before the close reaches the
+// store.
 func (r *run) judgeClose() {
 	for _, h := range r.warned {
 		if !isClosed(h.lock.Lost()) && !errors.Is(h.lock.Err(), dlock.ErrNotHeld) {
@@ -228,8 +225,8 @@ func (r *run) judgeLoss(h *possession) {
 	}
 }
 
-// judgeDowngraded fails the run if a node stays exclusive in the store after a
-// downgrade. Such a node keeps readers out.
+// judgeDowngraded fails the run if a downgraded lock's node stays exclusive in
+// the store.
 func (r *run) judgeDowngraded(h *possession) {
 	switch {
 	case r.wrap != nil || !strings.Contains(h.lock.Node(), "-W-") || r.writes(h.token):
@@ -256,7 +253,7 @@ func (r *run) judgeGrant(h *possession) {
 	token, exclusive := h.token, h.lock.Mode() == dlock.Exclusive
 	if at, removed := r.removedAt(h.token); removed {
 		switch p := r.passing; {
-		case p == nil, h.unlock != nil: // Once may have been granted in an earlier step
+		case p == nil, h.unlock != nil: // Once may run steps after its grant
 		case p.request.Stage == faults.StageReply && p.born >= at.step:
 			r.fail("%v: its node had been removed before the store was asked", h)
 		case r.releasedAfter(p, at):
@@ -291,9 +288,8 @@ func (r *run) judgeGrant(h *possession) {
 	}
 }
 
-// releasedAfter reports whether p is a release that the store sent after the
-// removal. The watch must have been armed before the removal, because package
-// faults holds back a release until the watch is armed.
+// releasedAfter reports whether p is a release from after the removal. Package
+// faults holds releases back until the watch is armed.
 func (r *run) releasedAfter(p *message, at removal) bool {
 	return p.request.Stage == faults.StageNews && p.request.Cause == driver.Released &&
 		p.born > at.step && r.armed[p.watch()] <= at.step
@@ -315,10 +311,9 @@ func (r *run) judgeNodeless() {
 	}
 }
 
-// judgeEmptiness checks that nothing is left in the store and that no client
-// sends anything more. Leftover goroutines are noticed by synctest.
+// judgeEmptiness checks that the store is empty and no client sends more.
 func (r *run) judgeEmptiness() {
-	time.Sleep(time.Minute) // so that the store expires sessions whose close was lost
+	time.Sleep(time.Minute) // expires sessions whose close was lost
 	synctest.Wait()
 	if s := r.store.Stats(); !r.any() && s.Nodes+s.Watches+s.Sessions > 0 {
 		r.fail("left in the store: %d nodes, %d watches, %d sessions", s.Nodes, s.Watches, s.Sessions)
@@ -357,14 +352,14 @@ func (r *run) judgeUnits(all []*possession) {
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
-			return int(rest[0] - '0'), true // one digit, because a semaphore has at most four units
+			return int(rest[0] - '0'), true // one digit for at most four units
 		}
 	}
 	return 0, false
 }
 
-// judgeServed fails the run if a contender waits for semaphore units that have
-// been free for longer than learnLimit. The time of faults does not count.
+// judgeServed fails the run if a contender waits longer than learnLimit for
+// free units.
 func (r *run) judgeServed() {
 	free := map[int64]time.Time{}
 	for _, queue := range r.queues {

@@ -18,8 +18,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// majorities is a run on three stores. Each actor has a client for each store
-// and takes the lock in a majority of them. Faults hit one store at a time.
+// majorities is a run on three stores, of which each fault hits one.
 type majorities struct {
 	*run
 	judges  [3]driver.Session // by store
@@ -27,7 +26,7 @@ type majorities struct {
 	marks   fence.Marks
 
 	mu   sync.Mutex
-	fine map[*majority.Lock][]time.Time // by lock: when last held in two stores, and in three
+	fine map[*majority.Lock][]time.Time // when last held in two and three stores
 }
 
 func TestNoSeedBreaksAMajority(t *testing.T) {
@@ -130,8 +129,8 @@ func (m *majorities) hold(l *majority.Lock, d time.Duration) {
 	}
 }
 
-// judgeMajorities fails the run if a holder does not notice the loss of its
-// majority, or does not take the lock again in a store that can be reached.
+// judgeMajorities expects holders to notice a lost majority, and regain the
+// lock in reachable stores.
 func (m *majorities) judgeMajorities() {
 	if m.gate.step%8 > 0 {
 		return

@@ -68,14 +68,13 @@ func arms(op faults.Op) bool {
 	return op == faults.OpCreate || op == faults.OpWatch || op == faults.OpWatchQueue
 }
 
-// span returns a random duration. No two timers of a run may fire at the same
-// instant, because the seed would not decide which is first.
+// span returns a random duration, at whose end no other timer of the run fires.
 func (r *run) span(limit time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(int64(limit/time.Microsecond)))*time.Microsecond + 300*time.Nanosecond
 }
 
-// doubtful reports whether the reply to a Delete or rename of the lock's node
-// was lost. The node may then be gone although no other client has removed it.
+// doubtful reports whether a Delete or rename of the node may have succeeded
+// without reply.
 func (r *run) doubtful(token int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,13 +29,12 @@ func (r *recorder) history() (ops []Operation, unexplained []string) {
 
 type contenderOps struct {
 	*contender
-	silent int64 // tick from which the lock may be lost without notice
+	silent int64 // tick from which an unnoticed loss is possible
 	ops    []Operation
 }
 
-// add adds an operation of a holder. It omits an operation that begins at
-// s.silent or later, because the lock may be lost by then, and marks an
-// operation that is in flight at s.silent as Maybe.
+// add omits operations that begin at s.silent or later, when the lock may be
+// lost. Operations in flight then are Maybe.
 func (s *contenderOps) add(row int, at span, o Operation) {
 	switch {
 	case at.call >= s.silent:
@@ -95,9 +94,8 @@ func (c *contender) givenBack() (over int64) {
 	return over
 }
 
-// loss returns a span within which c lost the lock; forever means that it did
-// not. From the tick silent on, c may have lost it without notice. The result
-// explained is false if c noticed a loss for which no cause was recorded.
+// loss returns when c lost the lock, from when it may have been lost silently,
+// and whether a cause explains the loss. Forever means never.
 func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) {
 	end := c.givenBack()
 	if c.learned != 0 {
@@ -113,7 +111,7 @@ func (r *recorder) loss(c *contender) (lost span, silent int64, explained bool) 
 	case c.learned != 0 && suspect == forever: // without a known cause, any time is possible
 		suspect, explained = 0, false
 	case c.learned != 0:
-		suspect = min(suspect, c.lastCall()) // even an Unlock that failed may have removed the node
+		suspect = min(suspect, c.lastCall()) // a failed Unlock may have removed the node
 	case closing != forever:
 	case silent != forever:
 		suspect = min(silent, c.lastCall())
@@ -141,9 +139,8 @@ func (c *contender) lastCall() (last int64) {
 	return last
 }
 
-// earliest returns the first tick at which any cause may have taken the lock
-// from c, and the first for causes that c need not notice. Without such a
-// cause, the tick is forever.
+// earliest returns the first ticks at which any cause, and one that c need not
+// notice, may have taken the lock from c.
 func (r *recorder) earliest(c *contender, end int64) (any, silent int64) {
 	any, silent = forever, forever
 	for _, cause := range r.causes {

@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// process is a simulated process with its own connection to the store. All its
-// actors share its lock client.
+// process is a simulated process, whose actors share one lock client.
 type process struct {
 	run    *run
 	store  *memdriver.Store
@@ -26,9 +25,9 @@ type process struct {
 	session        int            // number of the session in present
 	cuts           map[int]cut    // by session number
 	paused         bool
-	disturbedUntil time.Time // a fault may hide losses from the client until then
-	lostAt         time.Time // when a message of the client was last lost
-	suspect        bool      // whether a fault of this client has been recorded
+	disturbedUntil time.Time // until then, faults may hide losses
+	lostAt         time.Time // time of the latest lost message
+	suspect        bool      // whether a fault has been recorded
 }
 
 type cut struct{ requests, replies bool }
@@ -67,8 +66,8 @@ func (c *process) open() *recipes.Client {
 	}))
 }
 
-// constant is a back-off without jitter, so that runs are repeatable. Durations
-// differ, so that no two timers fire at the same instant.
+// constant is a back-off without jitter or equal durations, so that runs are
+// repeatable.
 type constant struct {
 	n   int
 	odd time.Duration
@@ -141,8 +140,7 @@ func (c *process) holdsBack(r faults.Request) bool {
 	return c.paused || cut.replies
 }
 
-// disturb records that a fault may keep the client from noticing a loss until
-// the given time.
+// disturb records until when a fault may hide losses from the client.
 func (c *process) disturb(until time.Time) {
 	c.suspected()
 	c.mu.Lock()
@@ -166,9 +164,8 @@ func (c *process) loses() {
 	c.lostAt = time.Now()
 }
 
-// disturbedSince reports whether a fault may affect a call that began at t. The
-// call may join an older connection attempt, so messages lost in the second
-// before t count, too.
+// disturbedSince counts the second before t, too, because calls may join older
+// connection attempts.
 func (c *process) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {
 		return true
@@ -178,8 +175,7 @@ func (c *process) disturbedSince(t time.Time) bool {
 	return c.lostAt.After(t.Add(-time.Second))
 }
 
-// calmSince returns when a fault last kept the client from reaching the store,
-// or t if that is later. While such a fault lasts, it returns the current time.
+// calmSince returns t or the end of the latest fault, whichever is later.
 func (c *process) calmSince(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,25 +35,25 @@ type attempt struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode
-	units   int // units of a semaphore; 0 for a read-write lock
+	units   int // 0 for a read-write lock
 	try     bool
 	limited bool    // whether the call has a deadline
-	within  *handle // Lock whose context was passed to the call, or nil
-	synced  int64   // tick up to which the client has seen all changes; 0 if unknown
+	within  *handle // Lock whose context was passed, or nil
+	synced  int64   // client knows all changes until then; 0: unknown
 
 	campaign bool          // whether the call is Election.Campaign
 	tick     time.Time     // argument of Once; zero for other calls
-	unlock   func() error  // ends the function of Once; nil for other calls
-	limit    time.Duration // time until the call is cancelled or times out; 0 for no limit
+	unlock   func() error  // ends Once; nil for other calls
+	limit    time.Duration // until cancellation or timeout; 0 for none
 
 	began   time.Time
 	ended   time.Time
-	before  dlock.Mode // for a re-entry: mode held before the call; 0 if lost
+	before  dlock.Mode // re-entry: mode before the call; 0 if lost
 	via     *handle    // second Lock whose context was passed, or nil
-	kept    bool       // for a re-entry: whether within and via were held afterwards
+	kept    bool       // re-entry: within and via were held afterwards
 	queued  []placed
-	retried bool  // whether an earlier node of this call may block it
-	gaveUp  int64 // tick at which the call's context was cancelled, or 0
+	retried bool  // its own earlier node may block it
+	gaveUp  int64 // tick of its context's cancellation, or 0
 	got     *handle
 	err     error
 }
@@ -71,18 +71,18 @@ type contender struct {
 	client  *client
 	queue   string
 	mode    dlock.Mode // as granted; a downgrade does not change it
-	units   int        // units of a semaphore; 0 for a read-write lock
+	units   int        // 0 for a read-write lock
 	token   int64
 	node    string
 	granted span
 	handles []*handle
-	refused []span // re-entries that were refused because they would upgrade the lock
-	learned int64  // tick at which the contender noticed its loss, or 0
+	refused []span // re-entries refused as upgrades
+	learned int64  // tick when the loss was noticed, or 0
 }
 
 type handle struct {
 	*contender
-	number  int // 0 for the first Lock, then 1, 2, ... for re-entries
+	number  int // 0 for the first Lock; re-entries count up
 	actor   int
 	mode    dlock.Mode
 	lock    *dlock.Lock
@@ -90,7 +90,7 @@ type handle struct {
 	entered span
 	answers []seen
 	lowered []*ending // calls of Downgrade
-	given   *ending   // the call of Unlock; nil if there was none
+	given   *ending   // the call of Unlock, if any
 }
 
 func (h *handle) String() string {
@@ -119,23 +119,23 @@ func (e *ending) over() int64 {
 }
 
 // cause is an event that can take locks away, such as a fault or an operator's
-// removal. It affects one client, one queue or one node, or all of them.
+// removal.
 type cause struct {
 	span
 	what  string
 	slot  int    // affected client's slot, or -1 for all
 	queue string // affected queue; "": all
 	node  string // affected node (see nodeOf); "": all
-	told  bool   // whether the holder must notice its loss before another grant
-	upTo  int64  // highest token in a removed queue; 0 for other causes
+	told  bool   // the holder must notice before another grant
+	upTo  int64  // highest token in a removed queue, or 0
 }
 
 // sudden reports whether the cause is the removal of a whole queue at one
 // instant, so that all losses it explains happened at that instant.
 func (c cause) sudden() bool { return c.upTo > 0 && c.ret == c.call+1 }
 
-// may reports whether c can have cost h the lock by the tick end. If c.told is
-// set, the loss may follow much later: a session may expire long after a cut.
+// may reports whether c can have cost h the lock by end. If c.told is set, the
+// loss may follow much later.
 func (c cause) may(h *contender, end int64) bool {
 	switch {
 	case c.slot >= 0 && c.slot != h.client.slot, c.queue != "" && c.queue != h.queue, c.node != "" && c.node != h.node:
@@ -167,8 +167,8 @@ func (c *contender) ended() (at time.Time) {
 	return at
 }
 
-// nodeOf returns a node name that stays the same when dlock renames the node,
-// after a downgrade or when a waiter of a semaphore is granted.
+// nodeOf returns a node name that survives the renaming after a downgrade or a
+// grant of units.
 func nodeOf(name string) string { return strings.NewReplacer("-W-", "-R-", "-S", "-H").Replace(name) }
 
 // watcher is notified of calls while they run.
@@ -184,8 +184,8 @@ type watcher interface {
 }
 
 type recorder struct {
-	// watch checks the calls; nil for no checks. If it is set, ask does not
-	// call Err, because Lost must close even if nobody calls Err.
+	// watch checks the calls; may be nil. With a watch, ask never calls Err,
+	// because Lost must close without that.
 	watch watcher
 
 	mu         sync.Mutex
@@ -194,7 +194,7 @@ type recorder struct {
 	contenders []*contender
 	live       []*handle // Locks that may still be held
 	causes     []cause
-	empty      map[string][]int64 // by queue: ticks at which it was certainly empty
+	empty      map[string][]int64 // by queue: ticks when it was empty
 	// lagging is set for an ensemble. A server may then lag behind the others
 	// and refuse a try although the lock is free.
 	lagging bool
@@ -252,8 +252,8 @@ func (r *recorder) settled(queue string) {
 	r.empty[queue] = append(r.empty[queue], r.next())
 }
 
-// take runs a call and records its result. After a grant, it asks the other
-// Locks in the queue, which must know by then if they are lost.
+// take records a call. After a grant, it asks the queue's other Locks, which
+// must know by then if they are lost.
 func (r *recorder) take(ctx context.Context, a *attempt, call func() (*dlock.Lock, error)) *handle {
 	r.mu.Lock()
 	a.call, a.ret = r.next(), forever
@@ -315,8 +315,8 @@ func (r *recorder) current(actor int) *attempt {
 	return nil
 }
 
-// won records that the attempt a was granted the Lock l, as a re-entry or as
-// the first Lock of a new contender. The caller holds mu.
+// won records the grant of l to a, as a re-entry or a new contender. The caller
+// holds mu.
 func (r *recorder) won(a *attempt, l *dlock.Lock) {
 	var c *contender
 	if a.reenters() && l.Token() == a.within.token {
@@ -375,7 +375,6 @@ func (r *recorder) cancel(a *attempt, cancel func()) {
 }
 
 // ask reports whether a Lock is still held. With a watch, it only checks Lost.
-// Without a watch, it calls Err and Mode and records the answer.
 func (r *recorder) ask(actor int, h *handle) bool {
 	if r.watch != nil {
 		return !isClosed(h.lock.Lost())

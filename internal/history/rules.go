@@ -93,8 +93,8 @@ func (r *recorder) idle(a *attempt) bool {
 	return !a.lacks(ahead)
 }
 
-// takes returns how many of the Units are taken by a, as seen by the attempt
-// behind it. If the two exclude each other, a takes all of them.
+// takes returns how many Units a takes away from the attempt behind it: all, if
+// the two exclude each other.
 func (a *attempt) takes(behind *attempt) int {
 	switch {
 	case a.units > 0 && behind.units > 0:

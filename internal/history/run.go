@@ -20,15 +20,13 @@ type Store struct {
 	// Of is the name of the store in the records, such as redis.
 	Of string
 
-	// Config is what the driver's test passes to dlocktest.Run. Only New is
-	// required. Run calls New once for each history. It injects faults with
-	// the hooks Drop, CutOff, Reset, SilenceNotices, LoseRequest, LoseReply,
-	// DelayReplies, Pause, RemoveQueue and RemoveNode. If a hook is nil, Run
-	// leaves out its fault.
+	// Config is what the driver's test passes to dlocktest.Run. Only New, which
+	// Run calls once for each history, is required. Run injects faults with the
+	// hooks Drop, CutOff, Reset, SilenceNotices, LoseRequest, LoseReply,
+	// DelayReplies, Pause, RemoveQueue and RemoveNode.
 	//
-	// Run calls one hook at a time, including heal functions of CutOff, but
-	// from several goroutines. A hook must not fail the test if the session
-	// or node passed to it no longer exists.
+	// Run calls one hook at a time, heal functions included, from several
+	// goroutines. Hooks must accept a session or node that is gone.
 	Config dlocktest.Config
 
 	// Outage makes the store fail for all clients, for example by killing
@@ -195,8 +193,8 @@ func (h *history) join(i int) {
 	}
 }
 
-// play lets the actors use the lock while faults are injected. After the
-// faults, the queues must become empty, and each actor must acquire the locks.
+// play makes one history. After its faults, the queues must become empty, and
+// each actor must acquire the locks.
 func (h *history) play() {
 	var acting, failing sync.WaitGroup
 	for _, a := range h.actors {
@@ -374,9 +372,8 @@ func (h *history) outage() {
 	})
 }
 
-// nasty returns functions that inject faults at the moments when they do the
-// most harm. One makes the client's next write fail. The other sometimes cuts
-// the client off until another client is granted its lock.
+// nasty's functions make the client's next write fail, or cut a holder off for
+// longer than its session lasts.
 func (h *history) nasty(i int) nasty {
 	draw := rand.New(rand.NewPCG(h.seed, uint64(200+i)))
 	var mu sync.Mutex

@@ -17,8 +17,8 @@ import (
 
 const memoryTimeout = 2 * time.Second
 
-// observed is a memory store that remembers from which store each session came,
-// because most functions of a dlocktest.Config receive only the session.
+// observed remembers the store of each session, because most hooks receive only
+// the session.
 type observed struct {
 	*memdriver.Store
 	stores *sync.Map // *memdriver.Store by driver.Session

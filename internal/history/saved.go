@@ -36,12 +36,12 @@ type Operation struct {
 	Actor        int // row in the picture
 	Kind         Kind
 	Queue        string
-	Hold         int        // number of the grant; its re-entries have the same number
-	Handle       int        `json:",omitempty"` // 0 for the first Lock, then 1, 2, ... for re-entries
-	Mode         dlock.Mode `json:",omitempty"` // as requested; for an Answer, as returned by Lock.Mode
-	Units        int        `json:",omitempty"` // granted units of a semaphore; 0 for a read-write lock
-	Token        int64      `json:",omitempty"` // of a Grant; for a Clearing, the highest one removed
-	Maybe        bool       `json:",omitempty"` // whether the lock may have been lost before the operation
+	Hold         int        // number of the grant, shared by re-entries
+	Handle       int        `json:",omitempty"` // 0 for the first Lock; re-entries count up
+	Mode         dlock.Mode `json:",omitempty"` // as requested; for an Answer, from Lock.Mode
+	Units        int        `json:",omitempty"` // granted units; 0 for a read-write lock
+	Token        int64      `json:",omitempty"` // of a Grant; highest that a Clearing removed
+	Maybe        bool       `json:",omitempty"` // the lock may have been lost before
 }
 
 // Note marks an event in the picture of a history, such as a fault.
@@ -68,8 +68,8 @@ type Record struct {
 // records.
 const Directory = "DLOCK_HISTORIES"
 
-// check saves the history of r for package histories. It reports each text in
-// wrong, and each rule that the history breaks, as an error of the test.
+// check saves the history of r. It reports each text in wrong and each broken
+// rule as a test error.
 func check(t testing.TB, of, title string, r *recorder, wrong []string) *Record {
 	t.Helper()
 	record := r.record(of, title, wrong)

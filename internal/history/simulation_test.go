@@ -46,11 +46,8 @@ func TestNoSeedBreaksTheLock(t *testing.T) {
 	}
 }
 
-// An even seed must make the same requests and faults in the same order each
-// time. One or two of the first 300 do not: goroutines of a client may wake at
-// the same instant, or a select may find two channels ready. Dependence on the
-// scheduler, or on random numbers not drawn from the seed, would affect many
-// more.
+// Even seeds must repeat, except a few whose goroutines wake at the same
+// instant.
 const twice, allowed = 300, 10
 
 func repeats(t *testing.T, r *run) bool {
@@ -87,8 +84,8 @@ func report(seed uint64, r *run) string {
 		seed, strings.Join(r.saved.Wrong, "\n\t"), r, seed)
 }
 
-// everything lists the events that must occur in any 500 runs. Without
-// this check, a part of the simulation could stop working unnoticed.
+// All events must occur in 500 runs, so no part of the simulation stops
+// unnoticed.
 var everything = []string{
 	"client closed", "create without list", "create without list and watch", "create without watch", "cut off", "delayed",
 	"node of a waiter removed", "node removed", "process paused", "queue removed", "release lost", "reply lost",

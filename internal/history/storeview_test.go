@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// The methods below read the store for the checks of the run. They use a
-// session that no fault hits.
+// The methods below read the store with a session that no fault hits.
 
 func (r *run) nodes(queue string) []driver.Node {
 	nodes, err := r.judgeSession.List(context.Background(), queue)
@@ -39,8 +38,8 @@ func (r *run) stands(queue string, token int64) (name string, is bool) {
 	return "", false
 }
 
-// contendsWith reports whether the call has created the node. An earlier Since
-// means that the node is of an older call, whose Create reached the store late.
+// contendsWith reports whether the call created the node. An older call's
+// Create may arrive late.
 func contendsWith(call *attempt, info driver.NodeInfo) bool {
 	var record recipes.Record
 	return json.Unmarshal(info.Data, &record) == nil && !record.Since.Before(call.began)
