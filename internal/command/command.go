@@ -20,8 +20,8 @@ const (
 	usageStatus  = 2 // invalid command line
 )
 
-// command is a subcommand, such as "demo". Its main function gets the arguments
-// after the name and returns the exit status. It stops when ctx is done.
+// command is a subcommand. Its main function gets the arguments after the name
+// and returns the exit status.
 type command struct {
 	name, summary string
 	main          func(ctx context.Context, args []string, stdout, stderr io.Writer) int

@@ -88,7 +88,7 @@ func TestCompletionInBash(t *testing.T) {
 		"dlock demo -d":          "-driver -dsn",
 		"dlock demo -driver ":    strings.Join(dlock.Drivers(), " "),
 		"dlock demo -driver me":  "mem",
-		"dlock demo -svg -":      "", // "-" may begin a file name, so no flags are listed
+		"dlock demo -svg -":      "", // no flags: "-" may begin a file name
 		"dlock demo x":           "",
 		"dlock unknown -":        "",
 		"dlock version -":        "",
@@ -125,8 +125,8 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// Zsh completes only in a terminal, so this test replaces the Zsh functions
-// that need one.
+// Zsh completes only in a terminal, so this test replaces functions that need
+// one.
 func TestCompletionInZsh(t *testing.T) {
 	file := script(t, "zsh")
 	in(t, "zsh", "-n", file)

@@ -33,7 +33,6 @@ database has no tables for locks yet, it makes them.
 Flags:
 `
 
-// doctor runs "dlock doctor".
 func doctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("doctor", doctorHelp, "no arguments, only flags", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print each finding as a JSON object on a line of its own")
@@ -98,8 +97,8 @@ func (e *examination) run(ctx context.Context) {
 	}
 }
 
-// adviceOn returns what to do about an error of the store. The argument refused
-// is the advice for a store that was reached but has refused the request.
+// adviceOn returns what to do about a store's error. The argument refused is
+// the advice if the store was reached.
 func adviceOn(err error, refused string) string {
 	switch {
 	case errors.Is(err, driver.ErrSessionEnded):

@@ -50,21 +50,21 @@ type holderProcess struct {
 	settings runSettings
 	socket   *os.File
 	client   *dlock.Client
-	margin   time.Duration // how long the store keeps the lock after the lease has ended
+	margin   time.Duration // from the lease's end to another grant
 
-	ctx      context.Context // done if dlock dies, or a signal arrives while no command runs
+	ctx      context.Context // done when dlock dies or take cancels it
 	cancel   context.CancelCauseFunc
 	orphaned chan struct{} // closed when dlock has died
 	exited   chan syscall.WaitStatus
 	alone    chan struct{} // closed when all children have been reaped
 
 	session atomic.Pointer[driver.SessionInfo] // the latest session
-	warned  atomic.Bool                        // set when a driver's warning was printed; explain then adds none
+	warned  atomic.Bool                        // a driver has warned, so explain says nothing
 	lock    atomic.Pointer[dlock.Lock]         // nil until granted
 
 	mu      sync.Mutex
-	command int // guarded by mu; process id while the command runs, else 0
-	group   int // process id of the command; also its process group if settings.Group is 0
+	command int // guarded by mu; running process id, or 0
+	group   int // the command's process group, unless settings.Group is set
 
 	sending sync.Mutex
 	notices *json.Encoder // guarded by sending
@@ -85,7 +85,7 @@ func holderMain(socket string) int {
 	// On Linux, the command is killed when the thread that started it ends, so
 	// this thread must not end (see Pdeathsig).
 	runtime.LockOSThread()
-	signal.Notify(make(chan os.Signal, 1), forwarded()...) // caught, then dropped: dlock passes signals on through the socket
+	signal.Notify(make(chan os.Signal, 1), forwarded()...) // dropped, because dlock passes signals through the socket
 	catchBrokenPipes()
 	adoptOrphans()
 	fd, err := strconv.Atoi(socket)
@@ -109,8 +109,8 @@ func holderMain(socket string) int {
 	return 0
 }
 
-// close ends the session. It waits at most closeFor, which is safe because the
-// lock has been released by now, or the user has been told why not.
+// close ends the session. It gives up after closeFor, because the user already
+// knows whether the lock was released.
 func (h *holderProcess) close() {
 	if h.client == nil {
 		return
@@ -144,8 +144,8 @@ func (h *holderProcess) listen(orders *json.Decoder) {
 	}
 }
 
-// take passes a signal on to the running command. If none is running, take
-// cancels h.ctx, which ends the wait for the lock or the wait of -hold.
+// take passes a signal on to the command. If none runs, the signal ends the
+// wait for the lock or for -hold.
 func (h *holderProcess) take(o order) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,8 +198,8 @@ func (h *holderProcess) run() int {
 	return status
 }
 
-// work runs the command under the lock. It returns the exit status, and an error
-// if the lock is lost or the command did not start.
+// work runs the command under the lock. It fails if the lock is lost or the
+// command does not start.
 func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 	began := time.Now()
 	h.lock.Store(lock)
@@ -219,8 +219,8 @@ func (h *holderProcess) work(lock *dlock.Lock) (status int, err error) {
 
 var errFailed = errors.New("the command has failed")
 
-// runOncePer does the work of run for the flag -once-per. A run is recorded
-// only if the command succeeds and dlock, the parent process, is still alive.
+// runOncePer is run for -once-per. A run counts only if the command succeeds
+// and dlock is still alive.
 func (h *holderProcess) runOncePer() int {
 	if err := h.open(); err != nil {
 		return h.refused(err)
@@ -233,7 +233,7 @@ func (h *holderProcess) runOncePer() int {
 		began := time.Now()
 		status, err = h.work(lock)
 		if err == nil && (status != 0 || errors.Is(context.Cause(h.ctx), errOrphaned)) {
-			h.recordFailure(m, lock, began, max(status, 1)) // if dlock has died, status 0 counts as 1
+			h.recordFailure(m, lock, began, max(status, 1)) // 0 counts as 1 if dlock died
 			err = errFailed
 		}
 		return err
@@ -386,7 +386,7 @@ func (h *holderProcess) start(lock *dlock.Lock) (status int, err error) {
 		return h.interruptedStatus(), errNotStarted
 	}
 	process, err := h.exec(lock, h.settings.Path, h.settings.Command...)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without #!: run it with sh, as a shell does
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #! runs in sh
 		process, err = h.exec(lock, "/bin/sh", append([]string{"sh", h.settings.Path}, h.settings.Command[1:]...)...)
 	}
 	if err != nil {
@@ -413,10 +413,8 @@ func (h *holderProcess) exec(lock *dlock.Lock, path string, args ...string) (*os
 	return cmd.Process, err
 }
 
-// await waits until the command and all processes that it started have ended,
-// and returns the exit status. If the lock is lost meanwhile, await ends these
-// processes and returns the lock's error. If the parent process, dlock, dies,
-// await kills them.
+// await waits for all processes of the command, and ends them if the lock is
+// lost or dlock dies.
 func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	tick := time.NewTicker(max(h.margin/8, 1))
 	defer tick.Stop()
@@ -424,7 +422,7 @@ func (h *holderProcess) await(lock *dlock.Lock) (status int, lost error) {
 	if h.settings.Max > 0 {
 		tooLong = time.After(h.settings.Max)
 	}
-	for seen := time.Now(); ; { // seen is when the lease was last found valid
+	for seen := time.Now(); ; { // seen: when the lease was found valid
 		select {
 		case s := <-h.exited:
 			h.end(h.margin/2, lock.Lost())
@@ -464,16 +462,15 @@ func (h *holderProcess) lostBy(err error, consequence string) error {
 	return err
 }
 
-// since returns the time since t, including time that the machine was asleep.
-// The monotonic clock stops during sleep, so since also reads the wall clock.
+// since includes time that the machine was asleep, during which the monotonic
+// clock stops.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }
 
-// end sends SIGTERM, and after the grace period SIGKILL, to the command and all
-// processes that it has started. The grace period ends early when the channel
-// lost is closed or dlock dies. end returns when no process is left.
+// end sends SIGTERM, then SIGKILL when the grace is over, lost is closed, or
+// dlock dies. It returns when no process is left.
 func (h *holderProcess) end(grace time.Duration, lost <-chan struct{}) {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; grace > 0; pause = min(2*pause, 50*time.Millisecond) {

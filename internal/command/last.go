@@ -31,7 +31,6 @@ could not be reached or failed; 2, the arguments are not valid.
 Flags:
 `
 
-// last runs "dlock last".
 func last(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("last", lastHelp, "the name of a lock", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")

@@ -22,7 +22,6 @@ or failed; 2, the arguments are not valid.
 Flags:
 `
 
-// ls runs "dlock ls".
 func ls(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("ls", lsHelp, "one prefix at most", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")

@@ -30,15 +30,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// status returns the exit status of the program, given that of the command. If
-// a write to standard output has failed, the exit status is never 0.
+// status turns a command's exit status into the program's, which is never 0
+// after a failed write.
 func (o *output) status(status int) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
 		return status
 	}
-	if !errors.Is(o.err, syscall.EPIPE) { // EPIPE only means that the reader of the output has exited
+	if !errors.Is(o.err, syscall.EPIPE) { // EPIPE: the reader of the output has exited
 		fmt.Fprintf(os.Stderr, "dlock: %v\n", o.err)
 	}
 	return max(status, failedStatus)

@@ -62,7 +62,7 @@ func writeVersion(w io.Writer) {
 		info = new(debug.BuildInfo)
 	}
 	fmt.Fprintf(w, "dlock %s\n", cmp.Or(info.Main.Version, "of unknown version"))
-	for _, dep := range info.Deps { // a program of another module has dlock among its dependencies
+	for _, dep := range info.Deps { // the main module may not be dlock
 		if dep.Path == module && dep.Version != "" {
 			fmt.Fprintf(w, "library: %s\n", dep.Version)
 		}

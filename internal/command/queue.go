@@ -51,7 +51,6 @@ Flags:
 // lookEvery is how often dlock queue -watch lists the queue.
 const lookEvery = time.Second
 
-// queue implements "dlock queue".
 func queue(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("queue", queueHelp, "the name of one lock", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")
@@ -95,8 +94,8 @@ func (t *tool) look(ctx context.Context, lock *dlock.RWMutex) ([]dlock.Contender
 
 const clear = "\x1b[H\x1b[2J" // home, clear
 
-// repeat calls the function look again and again until ctx ends, or only once
-// if the interval every is zero. It stops early only if the first call fails.
+// repeat calls look until ctx ends, or once if every is zero. Only a failed
+// first call ends it early.
 func (t *tool) repeat(ctx context.Context, every time.Duration, look func() error) (status int) {
 	for first, failing := true, false; ; first = false {
 		err := look()
@@ -206,8 +205,8 @@ func modeOf(c dlock.Contender) string {
 	return c.Mode.String()
 }
 
-// sinceOf returns when the contender joined the queue, by the store's clock or,
-// if the store does not say, by the clock of the contender's process.
+// sinceOf returns when the contender joined the queue, by the store's clock if
+// known, else by the contender's.
 func sinceOf(c dlock.Contender) time.Time {
 	since := c.Created
 	if since.IsZero() {

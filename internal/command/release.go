@@ -36,7 +36,6 @@ failed; 2, the arguments are not valid, or there is no terminal to ask on.
 Flags:
 `
 
-// release runs "dlock release".
 func release(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("release", releaseHelp, "the name of a lock, and a node that dlock queue shows", args, stdout, stderr)
 	yes := t.flags.Bool("yes", false, "do not ask")
@@ -91,7 +90,7 @@ func (t *tool) remove(ctx context.Context, lock *dlock.RWMutex, node string, ask
 }
 
 // contender finds a contender by its node name, which may be quoted as in a
-// table. No node name ends in a quote, so the two forms cannot be confused.
+// table.
 func (t *tool) contender(ctx context.Context, lock *dlock.RWMutex, node string) (c dlock.Contender, err error) {
 	contenders, err := t.look(ctx, lock)
 	if err != nil {

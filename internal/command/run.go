@@ -21,24 +21,20 @@ import (
 //	holder   child of dlock, this program again: holds the lock
 //	command  child of the holder process
 //
-// The holder process is separate, because users and supervisors kill dlock. If
-// dlock dies, its socket to the holder process closes. The holder process then
-// kills the command, and releases the lock afterwards. If the holder process
-// dies, dlock kills the command before the session times out. A holder process
-// that is stopped (SIGSTOP) loses the lock when its session times out. So dlock
-// pings the holder process, which answers only while it has the lock. If it has
-// not answered for too long, dlock kills the command.
+// Users and supervisors kill dlock, so another process holds the lock. If dlock
+// dies, the holder process kills the command, then releases the lock. If the
+// holder process dies, dlock kills the command before the session times out. If
+// the holder process is stopped (SIGSTOP), it does not answer dlock's pings,
+// and dlock kills the command, too.
 //
-// All time limits are fractions of the margin of the lease, by default a quarter
-// of the session timeout. The store grants the lock to nobody else for one
-// margin after the lease was last valid. When the lease has ended, the holder
-// process sends SIGTERM to the command, and SIGKILL at the latest half a margin
-// after it last found the lease valid. If the holder process fails to do so,
-// dlock kills the command before three quarters of the margin are over.
+// The margin of a lease is the time between its end and the store's next grant,
+// by default a quarter of the session timeout. When the lease has ended, the
+// holder process sends SIGTERM to the command. It sends SIGKILL at the latest
+// half a margin after it last found the lease valid. If it does not, dlock
+// kills the command before three quarters of the margin are over.
 //
-// On Linux, the holder process and dlock adopt the orphans among their
-// descendants, so that they find what the command started even if it has left
-// the process group. Elsewhere they know only the process group.
+// On Linux, the holder process and dlock adopt their orphaned descendants, and
+// so find all processes of the command. Elsewhere, they know only its group.
 
 // Exit statuses of dlock run. Those from 124 mean much the same as with timeout
 // and shells, which do not use the others.
@@ -46,7 +42,7 @@ const (
 	lockedStatus      = 121 // command not run: another contender has the lock
 	storeStatus       = 122 // command not run: the store failed
 	lostStatus        = 123 // the lock was lost while the command ran
-	tooLongStatus     = 124 // the command ran for longer than -max, as with timeout
+	tooLongStatus     = 124 // the command ran for longer than -max
 	cannotWatchStatus = 125 // command not run: dlock could not watch it
 	cannotRunStatus   = 126
 	notFoundStatus    = 127
@@ -62,14 +58,14 @@ type runSettings struct {
 	Name        string
 	Shared, Try bool
 	Quiet       bool
-	Locked      int // exit status if the lock is not granted in time
+	Locked      int // exit status without a grant in time
 	Wait, Hold  time.Duration
 	Max         time.Duration // 0 for no limit
 	OncePer     time.Duration // 0 to run always
 	Path        string        // the executable of Command
 	Command     []string      // as typed
-	Group       int           // process group for the command to join; 0 means one of its own
-	ShowsWaits  bool          // whether to tell the user who holds the lock
+	Group       int           // process group to join; 0: its own
+	ShowsWaits  bool          // whether to say who holds the lock
 	NamesStore  bool
 
 	store store
@@ -92,8 +88,8 @@ func (r *runSettings) flags() *flag.FlagSet {
 	return f
 }
 
-// seconds is a duration flag. It also accepts days, as in 1d12h, and a plain
-// number of seconds, as the flags of flock and timeout do.
+// seconds is a duration flag that also accepts days, as in 1d12h, and a plain
+// number of seconds.
 type seconds time.Duration
 
 func (s *seconds) String() string { return time.Duration(*s).String() }
@@ -116,7 +112,7 @@ func parseTime(text string) (time.Duration, error) {
 		}
 		return d, err
 	}
-	days, err := strconv.ParseUint(first, 10, 16) // at most 180 years, so that the sum fits
+	days, err := strconv.ParseUint(first, 10, 16) // 16 bits, so that the sum fits
 	if err != nil || rest == "" {
 		return time.Duration(days) * 24 * time.Hour, err
 	}

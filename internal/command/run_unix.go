@@ -20,24 +20,24 @@ const holderArgument = "holder of dlock run"
 
 // order is a message from dlock to its holder process.
 type order struct {
-	Signal    syscall.Signal // passed on to the command, or ends the wait for the lock
-	Delivered bool           // the terminal has already sent Signal to the command
-	Ping      bool           // asks for a Pong if the lease is valid
+	Signal    syscall.Signal // for the command, or ends the wait
+	Delivered bool           // the command already has it, from the terminal
+	Ping      bool           // asks for Pong if the lease is valid
 }
 
 // notice is a message from the holder process to dlock, with one field set.
 type notice struct {
 	Say     string
-	Granted time.Duration // margin of the lease; sent when the lock is granted
+	Granted time.Duration // sent at the grant; margin of the lease
 	Started int           // the process id of the command
 	Pong    bool          // the lease was valid after the Ping arrived
-	Lost    bool          // the lock is lost, and the holder process is killing the command
+	Lost    bool          // the holder process is killing the command
 	Over    bool          // all processes of the command have ended
-	Status  *int          // the exit status; sent after the lock is released
+	Status  *int          // exit status, sent after the Unlock
 }
 
-// supervisor is the state of the dlock run process that the user started. Its
-// fields need no mutex, because one goroutine uses all of them except notices.
+// supervisor is the process that the user started. One goroutine uses its
+// fields, except notices, so they need no mutex.
 type supervisor struct {
 	settings *runSettings
 	stderr   io.Writer
@@ -53,15 +53,15 @@ type supervisor struct {
 	lost    bool
 	status  *int // nil until known
 
-	watch    *time.Ticker // when to ping the holder process; nil unless a command may be running
+	watch    *time.Ticker // nil unless a command may be running
 	margin   time.Duration
-	answered time.Time // time at which the latest answered ping was sent
-	sent     time.Time // time at which the unanswered ping was sent; zero if there is none
-	silent   bool      // whether the answer was overdue at the last check
+	answered time.Time // when the latest answered ping was sent
+	sent     time.Time // when the unanswered ping was sent, or zero
+	silent   bool      // the last check found the answer overdue
 
 	signals chan os.Signal
-	asked   bool // whether a signal was sent to the holder process
-	killed  int  // exit status if a signal made dlock kill the holder process; otherwise 0
+	asked   bool // a signal went to the holder process
+	killed  int  // exit status if forward killed the holder process
 }
 
 func supervise(r *runSettings, stderr io.Writer) int {
@@ -120,7 +120,7 @@ func (s *supervisor) start() error {
 	s.holder = holder.Process
 	// As process 1 of a container, dlock also reaps what kubectl exec leaves behind.
 	go reap(s.holder.Pid, func(status syscall.WaitStatus) { s.exited <- status }, s.alone)
-	_ = s.orders.Encode(s.settings) // it fails only if the holder process has exited
+	_ = s.orders.Encode(s.settings) // fails only if the holder process exited
 	go func() {
 		defer close(s.notices)
 		lines := json.NewDecoder(ours)
@@ -195,10 +195,8 @@ func (s *supervisor) stopWatching() {
 	}
 }
 
-// forward passes a signal on to the holder process. Before the grant, the first
-// signal ends the wait for the lock, and an interrupt after it kills the holder
-// process. Other signals don't kill it, because programs such as timeout send
-// them twice. When only closing the session is left, any signal kills it.
+// forward passes a signal on. Before the grant, an interrupt after another signal
+// kills the holder process. Programs such as timeout send other signals twice.
 func (s *supervisor) forward(sig syscall.Signal) {
 	if s.status != nil || s.asked && !s.granted && sig == syscall.SIGINT {
 		s.killed = signalBaseStatus + int(sig)
@@ -209,9 +207,8 @@ func (s *supervisor) forward(sig syscall.Signal) {
 	_ = s.orders.Encode(order{Signal: sig, Delivered: s.settings.Group != 0 && fromTerminal(sig)})
 }
 
-// checkHolder kills the command if the holder process has not answered pings
-// for too long. The first check that finds an answer overdue kills nothing,
-// because the answer may have arrived while this process was stopped.
+// checkHolder kills the command if an answer is overdue twice. The first time,
+// this process may itself have been stopped.
 func (s *supervisor) checkHolder() {
 	switch {
 	case s.sent.IsZero():
@@ -223,7 +220,7 @@ func (s *supervisor) checkHolder() {
 	default:
 		s.stopWatching()
 		killAll(s.holder.Pid, s.command, nil, s.say)
-		if !s.lost { // otherwise the holder process is about to exit by itself
+		if !s.lost { // else the holder process exits by itself
 			s.say("lost the lock: the process that holds it did not answer for " + time.Since(s.answered).Round(time.Millisecond).String())
 			s.lost = true
 			_ = s.holder.Kill()
@@ -273,9 +270,8 @@ func reap(child int, exited func(syscall.WaitStatus), alone chan<- struct{}) {
 	}
 }
 
-// killAll kills all descendants of root or, where the system cannot list those,
-// the process group. It returns when none of them is left. If alone is not nil,
-// it also waits until alone is closed.
+// killAll kills root's descendants or, where they are unknown, the process
+// group. It returns when none is left and alone is closed or nil.
 func killAll(root, group int, alone <-chan struct{}, say func(string)) {
 	var told sync.Once
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -32,7 +32,6 @@ are not valid.
 Flags:
 `
 
-// serve implements "dlock serve".
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("serve", serveHelp, "one prefix at most", args, stdout, stderr)
 	listen := t.flags.String("listen", "localhost:8475", "loopback `address` to listen on; with port 0 any that is free")
@@ -97,14 +96,14 @@ type page struct {
 	client *dlock.Client
 	prefix string
 
-	mu   sync.Mutex // allows one read of the store at a time
+	mu   sync.Mutex // held while the store is read
 	seen glance     // guarded by mu, as are err and next
 	err  error
 	next time.Time // when the store may be read again
 }
 
-// look returns the state of the locks, which may be up to a second old. After
-// an error it is the latest state that is known.
+// look returns the state of the locks, up to a second old. After an error, it
+// is the last known state.
 func (p *page) look(ctx context.Context) (glance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,19 +27,19 @@ const (
 )
 
 const (
-	localDriver = "sqlite" // used if no driver is named; needs no server and has a default file
+	localDriver = "sqlite" // the default, which needs no server
 	allDrivers  = "github.com/dlock-go/dlock/contrib/cmd/dlock"
 )
 
 // store says which store a command uses. Flags take precedence over the
 // environment, which takes precedence over a config file.
 type store struct {
-	driver, dsn string // as given by flags; after resolve, the values in effect
-	config      string // path of the config file; empty means the default paths
+	driver, dsn string // from flags; after resolve, those in effect
+	config      string // config file; empty for the default paths
 }
 
-// systemConfig is the config file of a machine. It is read last, and serves
-// commands under sudo and cron, which drop the environment of the user.
+// systemConfig is the machine's config file, read last. It serves sudo and
+// cron, which drop the user's environment.
 var systemConfig = "/etc/dlock/config"
 
 func (s *store) flags(f *flag.FlagSet) {
@@ -51,10 +51,8 @@ func (s *store) flags(f *flag.FlagSet) {
 // source holds the settings found in one place, such as the environment.
 type source struct{ driver, dsn, require string }
 
-// resolve determines which store to use. A data source name is ignored if its
-// own source, such as the environment, names a driver other than the one
-// chosen. Without a driver, the store is a SQLite file, by default in the
-// user's state directory.
+// resolve determines the store. It ignores a data source name whose own source,
+// such as the environment, names another driver than the chosen one.
 func (s *store) resolve() error {
 	file, err := s.readConfig()
 	if err != nil {
@@ -83,7 +81,7 @@ func (s *store) resolve() error {
 		return fmt.Errorf("no store: give -driver and -dsn, or set %s and %s\n(without them %s uses a file)", driverVariable, dsnVariable, allDrivers)
 	case s.driver == "mem":
 		return errors.New("-driver mem excludes nobody, because each process has a memory of its own")
-	case !known: // s.driver may be a misplaced dsn, so s.hide must see its password
+	case !known: // s.hide needs s.driver, which may be a dsn
 		text := fmt.Sprintf("unknown driver %q: this program has the drivers %s", s.driver, strings.Join(dlock.Drivers(), ", "))
 		if !slices.Contains(dlock.Drivers(), localDriver) {
 			text += ", and " + allDrivers + " has all"

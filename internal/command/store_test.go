@@ -21,8 +21,8 @@ func init() {
 	}
 }
 
-// withoutStore clears the environment variables that name a store. It returns
-// the path of the default config file, which does not exist yet.
+// withoutStore clears the environment, and returns the path of the missing
+// default config file.
 func withoutStore(t *testing.T) (config string) {
 	for _, name := range []string{driverVariable, dsnVariable, configVariable, requireVariable} {
 		t.Setenv(name, "")

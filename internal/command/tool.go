@@ -44,8 +44,8 @@ func newTool(name, help, needs string, args []string, stdout, stderr io.Writer) 
 	return t
 }
 
-// open parses the command line, in which flags may follow arguments, and opens
-// a client. If client is nil, the command must exit with the returned status.
+// open parses the command line and opens a client. If client is nil, the
+// command must exit with the status.
 func (t *tool) open(least, most int, opts ...dlock.Option) (arguments []string, client *dlock.Client, status int) {
 	arguments, err := t.parse()
 	if errors.Is(err, flag.ErrHelp) {

@@ -129,8 +129,7 @@ func TestQueueAsJSON(t *testing.T) {
 	})
 }
 
-// safeBuffer is a buffer for output that a test reads while the command is
-// still running.
+// safeBuffer holds output that a test reads while the command is running.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -48,11 +48,10 @@ Flags:
 const (
 	topEvery  = 2 * time.Second
 	topLeast  = 100 * time.Millisecond
-	mostLooks = 500 // the most queues to list, which limits the load on the store
-	sideLooks = 8   // how many queues to list at the same time
+	mostLooks = 500 // most queues to list, to limit load
+	sideLooks = 8   // how many queues to list at once
 )
 
-// top implements "dlock top".
 func top(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := newTool("top", topHelp, "one prefix at most", args, stdout, stderr)
 	t.flags.BoolVar(&t.json, "json", false, "print JSON")
@@ -97,8 +96,8 @@ type lockState struct {
 	queue []dlock.Contender
 }
 
-// glance lists the queues of the first mostLooks locks by name, sorted so that
-// those with the most waiters come first. It fails only if it can read none.
+// glance lists the first mostLooks locks by name, sorted by their waiters. It
+// fails only if it can read none.
 func (t *tool) glance(ctx context.Context, client *dlock.Client, prefix string) (glance, error) {
 	ctx, cancel := t.limit(brief.With(ctx))
 	defer cancel()

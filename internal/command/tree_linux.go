@@ -49,9 +49,8 @@ func processes(root, _ int) []int {
 	return below
 }
 
-// parentOf returns the id of a process's parent, or false if the process has
-// ended. A zombie has ended only if it has no other threads, because a process
-// becomes a zombie as soon as its first thread has ended.
+// parentOf returns false if the process has ended. A zombie may still have
+// threads, because only its first thread has ended.
 func parentOf(pid string) (parent int, ok bool) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -67,14 +66,14 @@ func parentOf(pid string) (parent int, ok bool) {
 	return parent, err == nil
 }
 
-// attributes puts the command into a process group and lets the kernel kill it
-// when the holder process dies, in case dlock dies at the same time.
+// attributes lets the kernel kill the command with the holder process, in case
+// dlock dies at the same time.
 func attributes(group int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pgid: group, Pdeathsig: syscall.SIGKILL}
 }
 
-// terminalGroup returns the process group of this process if it has a terminal,
-// and otherwise 0. In that group, the command can read from the terminal.
+// terminalGroup returns this process's group, in which the command can read
+// from the terminal, or 0 without a terminal.
 func terminalGroup() int {
 	terminal, err := controllingTerminal()
 	if err != nil {

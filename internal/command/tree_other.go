@@ -18,8 +18,8 @@ func processes(_, group int) []int {
 
 func attributes(int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// terminalGroup returns 0, so that the command gets its own process group. On
-// this system, dlock can find the processes of a command only by their group.
+// terminalGroup returns 0, because the command needs its own process group, by
+// which dlock finds its processes.
 func terminalGroup() int { return 0 }
 
 func fromTerminal(syscall.Signal) bool { return false }
