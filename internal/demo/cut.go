@@ -51,7 +51,7 @@ func (s *settings) connectThroughProxy() (*proxy, error) {
 type proxy struct {
 	net.Listener
 	server string
-	open   sync.RWMutex // write-locked during a cut, read-locked while passing data on
+	open   sync.RWMutex // write-locked by a cut, read-locked by pass
 	done   sync.WaitGroup
 }
 

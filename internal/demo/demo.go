@@ -28,17 +28,17 @@ import (
 // Exit statuses.
 const (
 	statusOK    = 0
-	statusBad   = 1 // a rule was violated, or the run could not check the rules
+	statusBad   = 1 // a rule was violated or not checked
 	statusUsage = 2
 )
 
-// Main runs the demo with these arguments and returns the exit status: 0 if all
-// rules were kept, 1 if a rule was violated or the store could not be used, 2
-// if the arguments are invalid. When ctx ends, the workers release their locks,
-// and the verdict covers the run up to then.
+// Main runs the demo and returns the exit status: 0 if all rules were kept, 1
+// if a rule was violated or the store failed, 2 if the arguments are invalid.
+// When ctx ends, the workers release their locks, and the verdict covers the
+// run so far.
 //
-// Main starts a worker's process by running the current executable with the
-// arguments "demo" and [childArgument].
+// A worker's process runs the current executable with the arguments "demo" and
+// [childArgument].
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if slices.Equal(args, []string{childArgument}) {
 		return runChild(ctx, os.Stdin, os.Stdout)
@@ -93,8 +93,8 @@ type settings struct {
 	Fault             string // empty for none
 	SVG               string // file for the picture; empty for none
 
-	Child  int // number of the worker that runs in this process, or zero
-	Paused int // id of the process that the fault pauses, or zero
+	Child  int // worker number in this process, or zero
+	Paused int // process that the fault pauses, or zero
 }
 
 const (
@@ -201,7 +201,7 @@ func (s *settings) checkStore() error {
 // examples describe the drivers of this repository, by name, for the help text.
 var examples = map[string]struct {
 	title, dsn string
-	port       string // the server's default port; empty if there is no server
+	port       string // default port; empty without a server
 }{
 	inMemory:   {title: "a store within this process"},
 	"zk":       {title: "ZooKeeper", dsn: "zk://localhost:2181/locks", port: "2181"},

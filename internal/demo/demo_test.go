@@ -204,7 +204,7 @@ func TestAHolderSeesTheCounterChange(t *testing.T) {
 			if m.Do == askRead {
 				reads++
 			}
-			return reply{Value: reads} // a new value, as if another worker had written in between
+			return reply{Value: reads} // as if another worker had written meanwhile
 		})
 		c := dlock.NewClient(memdriver.New())
 		defer c.Close()
@@ -228,8 +228,8 @@ func TestTheCounterRefusesAWriterWhenALaterOneHasReadIt(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), "REFUSED   0 + 1 = 1 with token 7: the counter has seen token 8\n"))
 }
 
-// Any client of the store can choose node names, which must not be able to
-// manipulate an operator's terminal.
+// Any client can choose node names, which must not manipulate an operator's
+// terminal.
 func TestHostileNamesInAQueueReachNoTerminal(t *testing.T) {
 	for _, host := range []string{"x\u202e\u200b", strings.Repeat("long", 50_000), "x\u2028VERDICT: OK"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -282,8 +282,7 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 	}
 }
 
-// All users of a machine can see the arguments of a process, so a data source
-// name with a password must not have to be an argument.
+// A password must not have to be an argument, which all users can see.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	t.Setenv(dsnVariable, "environment")
 	for want, args := range map[string][]string{

@@ -12,9 +12,9 @@ import (
 )
 
 type verdict struct {
-	held        []*attempt // attempts that held the lock, in the order of their grants
+	held        []*attempt // in the order of their grants
 	checks      []*check
-	err         error  // error of the store or of the demo itself
+	err         error  // from the store or the demo itself
 	story       string // what the fault has done
 	interrupted bool
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// hold returns an attempt that held the lock, with times in milliseconds. Its
-// place in the queue is also its fencing token.
+// hold returns an attempt, with times in milliseconds. Its place is also its
+// token.
 func hold(mode dlock.Mode, place int, asked, granted, ended int) *attempt {
 	name := fmt.Sprintf("w%d", place)
 	t := &attempt{Worker: name, Number: place, Mode: mode, Held: true, Token: int64(place)}
@@ -33,7 +33,7 @@ func right() *run {
 		hold(dlock.Exclusive, 3, 5, 150, 250),
 		hold(dlock.Exclusive, 4, 6, 250, 350),
 		hold(dlock.Shared, 5, 7, 351, 450),
-		hold(dlock.Shared, 6, 8, 350, 450), // readers may be granted the lock in any order
+		hold(dlock.Shared, 6, 8, 350, 450), // readers may be granted in any order
 	}}
 }
 

@@ -38,7 +38,7 @@ The time line; a column is 10ms
 
 func TestHoldsThatFollowEachOtherShareNoColumn(t *testing.T) {
 	used := make(map[int]bool)
-	for i := range 9 { // most holds end within a column, not at its edge
+	for i := range 9 { // most holds end within a column
 		for column, mark := range row(hold(dlock.Exclusive, i, 0, i*37, (i+1)*37), ms(10)) {
 			if mark == 'W' {
 				assert.False(t, used[column], "column %d", column)

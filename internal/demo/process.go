@@ -13,15 +13,15 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// A worker in its own process talks to the run in JSON, one value per line. The
-// run sends the settings first, and then answers each message with an order.
+// A worker's process and the run exchange JSON. The run sends the settings
+// first, then answers each message with an order.
 
 // childArgument makes "dlock demo" the process of a worker.
 const childArgument = "child-process"
 
 type order struct {
 	Reply reply
-	Stop  bool // set instead of Reply when the run is stopped
+	Stop  bool // the run was stopped; Reply is unset
 }
 
 // child is the process of a worker, as seen by the run.
@@ -84,10 +84,10 @@ func startChild(ctx context.Context, s settings) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, program, "demo", childArgument)}
 	c.cmd.Cancel = func() error {
 		c.send(order{Stop: true})
-		return os.ErrProcessDone // so that Wait reports how the child itself exits
+		return os.ErrProcessDone // makes Wait report the child's own exit
 	}
 	c.cmd.WaitDelay = 30 * time.Second // how long the child may take to stop
-	c.cmd.Stderr = os.Stderr           // the child writes to it only when it panics
+	c.cmd.Stderr = os.Stderr           // used only if the child panics
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -181,8 +181,8 @@ func (p *parent) ask(m message) reply {
 	return <-p.replies
 }
 
-// exit ends this process after the parent has died. If the fault has paused
-// another child, exit wakes that child, which then sees the death and ends.
+// exit ends this process after the parent has died, and wakes a paused child so
+// that it ends, too.
 func (p *parent) exit() {
 	if paused, err := os.FindProcess(p.paused); err == nil && p.paused != 0 {
 		continueProcess(paused)

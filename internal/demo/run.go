@@ -17,20 +17,19 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// run is one run of the demo. It prints and records what the workers do, keeps
-// the counter, and injects the fault into the first worker. All times come from
-// its clock, so that holds in different processes are comparable.
+// run keeps the counter and injects the fault. All times come from its clock,
+// so that holds in different processes are comparable.
 type run struct {
 	*settings
 	out   io.Writer
-	ctx   context.Context // ends when the run is interrupted or a worker fails
+	ctx   context.Context // ends at an interrupt or a failure
 	stop  func()
 	store *memdriver.Store     // nil unless the store is in memory
 	hit   func() (heal func()) // injects the fault into the first worker
 
 	// Each channel is closed when its event has happened.
 	begun   chan struct{} // every worker has a session
-	holding chan struct{} // the first worker has taken the lock, or has ended
+	holding chan struct{} // the first worker took the lock or ended
 	written chan struct{} // another worker has written, or has ended
 
 	healed sync.WaitGroup // waits for the end of the fault
@@ -38,46 +37,46 @@ type run struct {
 	mu       sync.Mutex // guards the fields below while workers run
 	start    time.Time  // when begun was closed
 	ready    int        // number of workers with a session
-	attempts []*attempt // by worker; nil for a worker that has not asked for the lock
-	err      error      // the first error, because later ones follow from it
+	attempts []*attempt // by worker; nil before it has asked
+	err      error      // the first, which causes the later ones
 	counter  counter
-	struck   time.Duration // when the fault began; zero if it did not
+	struck   time.Duration // when the fault began, or zero
 }
 
 // counter is the resource that the lock protects.
 type counter struct {
 	value int
-	sum   int        // sum of all added numbers; equals value unless a number was lost
+	sum   int        // equals value unless a number was lost
 	seen  int64      // the greatest token of a writer
-	late  *lateWrite // the write that the fault has delayed, or nil
+	late  *lateWrite // the write delayed by the fault, or nil
 }
 
 type lateWrite struct {
 	at      time.Duration
-	value   int // value to which the write would have set the counter
+	value   int // what the write would store
 	refused bool
 }
 
 // attempt records how a worker takes and uses the lock.
 type attempt struct {
 	Worker  string
-	Number  int // number of the worker, from 1; a writer adds it to the counter
+	Number  int // from 1; added to the counter by writers
 	Mode    dlock.Mode
-	Place   driver.Place  // place of the worker's last node; zero if there was none
-	Asked   time.Duration // when the worker called Lock, as the time since the run began
+	Place   driver.Place  // of the last node; zero if none
+	Asked   time.Duration // when Lock was called, since the run began
 	Granted time.Duration // when Lock had returned
-	Ended   time.Duration // when the lock was last known to be held, or the wait ended
-	Held    bool          // whether the lock was granted and not lost at once
+	Ended   time.Duration // last known time of the hold or wait
+	Held    bool          // granted, and not lost at once
 	Token   int64
 	Outcome outcome
-	Anomaly string // unexpected value of the counter, if the worker found one
+	Anomaly string // unexpected value of the counter, if any
 }
 
 type outcome int
 
 const (
-	served outcome = iota // used the lock to the end, or until the run was interrupted
-	lost                  // the session ended or an operator removed the node
+	served outcome = iota // ended regularly, or by an interrupt
+	lost                  // the session ended or the node was removed
 	failed                // an error of the store
 	killed                // the fault has killed the worker
 )
@@ -92,7 +91,7 @@ func (t *attempt) label() string {
 // message is what a worker sends to the run. It contains the attempt so far,
 // which the run needs if the worker is killed.
 type message struct {
-	Do      string // a verb to print, or one of the requests below
+	Do      string // verb to print, or a request below
 	What    string // printed after the verb
 	Attempt attempt
 	Value   int // the value to write
@@ -113,7 +112,7 @@ const (
 	askWrite = "?write" // write it
 	askPause = "?pause" // pause this process; answered when it goes on
 	askEnd   = "?end"   // the attempt has ended
-	askFail  = "?fail"  // stop the run, because of the error in What
+	askFail  = "?fail"  // stop the run; What is the error
 )
 
 // announce closes the channel if it is still open. The caller must hold run.mu.
@@ -244,7 +243,7 @@ func (r *run) answer(m message) reply {
 	case askTime, askEnd:
 	case askRead:
 		a.Value = r.counter.value
-		if m.Attempt.Mode == dlock.Exclusive { // from now on, no earlier writer may change the counter
+		if m.Attempt.Mode == dlock.Exclusive { // from now on, earlier writers are refused
 			r.counter.seen = max(r.counter.seen, m.Attempt.Token)
 		}
 	case askWrite:
@@ -300,10 +299,8 @@ func (r *run) write(m message) {
 	}
 }
 
-// strike injects the fault into the first worker just before its write, which
-// then comes late, after the write of another worker. A paused worker sends the
-// late write when it wakes up. With the other faults, the run makes the write
-// itself, as if the network had delayed it.
+// strike injects the fault just before the first worker's write. The write
+// comes late, sent by the worker after a pause, otherwise by the run.
 func (r *run) strike(m message) bool {
 	t := m.Attempt
 	r.mu.Lock()
@@ -315,8 +312,8 @@ func (r *run) strike(m message) bool {
 	r.print(t.label(), strings.ToUpper(faults[r.Fault].done), fmt.Sprintf("just before its write of %d", m.Value))
 	r.mu.Unlock()
 	heal := sync.OnceFunc(r.hit())
-	context.AfterFunc(r.ctx, heal) // after an interruption, the worker must be able to release the lock
-	if r.Fault == faultCut {       // the worker goes on until it learns of the loss
+	context.AfterFunc(r.ctx, heal) // an interrupted worker must still unlock
+	if r.Fault == faultCut {       // the worker goes on until it notices
 		r.healed.Go(func() { r.deliver(m, heal) })
 		return true
 	}

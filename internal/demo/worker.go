@@ -159,7 +159,7 @@ func (w *worker) use(ctx context.Context, l *dlock.Lock) {
 		w.ask(message{Do: askWrite, Value: value, Attempt: w.attempt})
 	}
 	if w.Fault == faultCut && w.Number == 1 {
-		for w.keep(ctx, l, betweenTries) { // until it learns that it has lost the lock
+		for w.keep(ctx, l, betweenTries) { // until it notices the loss
 		}
 		return
 	}
