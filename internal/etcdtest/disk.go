@@ -15,8 +15,7 @@ import (
 //go:embed testdata/hangdisk.c
 var hangDiskSource []byte
 
-// hangDisk compiles the program that makes a server's disk hang, and checks
-// that it works on this machine.
+// hangDisk compiles the program that makes a server's disk hang, and tries it.
 var hangDisk = sync.OnceValues(func() ([]byte, error) {
 	program, err := testenv.Compile("hangdisk", hangDiskSource)
 	if err != nil {

@@ -73,8 +73,7 @@ func newSettings(opts []Option) *settings {
 // Server is an etcd server. Its methods fail the test on an error.
 //
 // The heartbeat interval is 50 ms and the election timeout 500 ms, so the
-// shortest lease is 1 s: one and a half election timeouts, rounded up to whole
-// seconds. The v2 API and the JSON gateway are disabled.
+// shortest lease is 1 s. The v2 API and the JSON gateway are disabled.
 type Server struct {
 	testenv.Server
 	*settings
@@ -134,7 +133,7 @@ func (c *settings) configure(s *testenv.Server, all []*testenv.Server) (command 
 		"--initial-cluster", cluster, "--initial-cluster-token", cluster,
 		"--heartbeat-interval", "50", "--election-timeout", "500",
 		"--enable-grpc-gateway=false")
-	return append(command, c.args...), func() bool { // healthy, which implies that the cluster has a leader
+	return append(command, c.args...), func() bool { // true only if the cluster has a leader
 		text, err := get(s, "/health")
 		return err == nil && strings.Contains(text, `"health":"true"`)
 	}
