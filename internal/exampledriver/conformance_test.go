@@ -23,8 +23,7 @@ const conformanceTimeout = 600 * time.Millisecond
 func TestConformance(t *testing.T) {
 	c := dlocktest.Config{
 		New: newStore,
-		// The same as New, because the counter has room for 10^18 nodes and so
-		// cannot be brought near its end.
+		// No test can bring the counter near its end at 10^18.
 		NewNearRollOver: newStore,
 		SessionTimeout:  conformanceTimeout,
 		Parallel:        4,
@@ -56,7 +55,7 @@ func TestConformance(t *testing.T) {
 	hooks.Set(&c, nil, nil)
 	c.HoldRequest = func(_ *testing.T, s driver.Session, op faults.Op) (arrive func()) {
 		hooks.Of(s).Lose(op, false)
-		return func() {} // no-op: a change of a file never arrives late
+		return func() {} // a file change never arrives late
 	}
 	dlocktest.Run(t, c)
 }

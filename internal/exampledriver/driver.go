@@ -70,7 +70,7 @@ func (c connector) newMember() *member {
 	return &member{store: c.store, id: "session-" + rand.Text(), timeout: c.timeout}
 }
 
-// begin begins a session for m. The store via is m, or wraps m in a test.
+// begin begins a session through via, which is m or, in a test, wraps m.
 func (c connector) begin(ctx context.Context, m *member, via session.Store) (driver.Session, error) {
 	s, err := session.Connect(ctx, via, session.Config{Name: "exampledriver", ID: m.id, Timeout: c.timeout,
 		Server: func() string { return c.store.dir }, Longest: 5 * time.Millisecond})

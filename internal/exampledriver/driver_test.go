@@ -43,7 +43,7 @@ func TestAnOlderHeartbeatDoesNotSetTheDeadlineBack(t *testing.T) {
 	defer connected.Close()
 
 	var mu sync.Mutex
-	var ends []time.Time // deadlines of the session, in the order of the heartbeats
+	var ends []time.Time // deadlines of the session, in heartbeat order
 	chtimes = func(name string, access, modified time.Time) error {
 		runtime.Gosched()
 		mu.Lock()

@@ -22,7 +22,7 @@ import (
 )
 
 type state struct {
-	Last     int64           // the last sequence, which is also the last token
+	Last     int64           // last sequence number, also the last token
 	Version  int64           // rises with each change of a queue
 	Sessions map[string]bool // live sessions
 	Queues   map[string]session.Queue
@@ -41,8 +41,8 @@ func (st *state) keep(name string, match func(session.Row) bool) {
 	}
 }
 
-// prune drops sessions whose deadlines have passed or whose files are gone, and
-// removes nodes whose session the store does not know.
+// prune drops sessions past their deadlines or without files, and nodes without
+// sessions.
 func (st *state) prune(root *os.Root) {
 	maps.DeleteFunc(st.Sessions, func(id string, _ bool) bool {
 		end, err := root.Stat(id)
@@ -53,15 +53,13 @@ func (st *state) prune(root *os.Root) {
 	}
 }
 
-// store is a directory. One file holds the state, and is replaced as a whole.
-// Another is locked by the process that changes the state. There is also one
-// file for each session, whose modification time is the session's deadline.
+// store is a directory with a state file, a lock file and session files. A
+// session file's modification time is the session's deadline.
 type store struct{ dir string }
 
 func (d store) path(name string) string { return filepath.Join(d.dir, name) }
 
-// read calls f with the current state. It needs no lock, because the file is
-// replaced as a whole.
+// read calls f without the lock, because the state file is replaced as a whole.
 func (d store) read(ctx context.Context, f func(*state) error) error {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
@@ -75,10 +73,8 @@ func (d store) read(ctx context.Context, f func(*state) error) error {
 	return f(st)
 }
 
-// update lets f change the state, and stores the result. Meanwhile, no other
-// process can change the state. After errUnknownOutcome, the change may or may
-// not have been made; after any other error, nothing has changed. The update
-// uses one directory, even if another one is moved to its path meanwhile.
+// update lets f change the state and stores it, excluding other processes. Any
+// error but errUnknownOutcome means that nothing has changed.
 func (d store) update(ctx context.Context, f func(*state) error) error {
 	err := d.tryUpdate(ctx, f)
 	if err != nil && !errors.Is(err, errUnknownOutcome) {
@@ -113,8 +109,7 @@ func (d store) tryUpdate(ctx context.Context, f func(*state) error) error {
 	return save(root, after)
 }
 
-// lock locks the store until unlock is called or this process dies. It polls,
-// because a call that waits in the kernel would not return when ctx is done.
+// lock polls, because a call that waits in the kernel would outlast ctx.
 func lock(ctx context.Context, root *os.Root) (unlock func() error, err error) {
 	f, err := root.OpenFile("lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -187,8 +182,8 @@ var (
 
 var chtimes = os.Chtimes // a test replaces it
 
-// markUnavailable marks errors that may pass by themselves, such as a full
-// disk, but not a missing permission.
+// markUnavailable marks errors that may pass by themselves, but not a missing
+// permission.
 func markUnavailable(err error) error {
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return err
