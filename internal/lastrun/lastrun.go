@@ -15,7 +15,7 @@ import (
 type Run struct {
 	Lock      string    `json:"lock"`
 	Succeeded time.Time `json:"succeeded,omitzero"` // time of the last success
-	Failed    time.Time `json:"failed,omitzero"`    // start of the last run, if it has failed
+	Failed    time.Time `json:"failed,omitzero"`    // start of the last run if it failed
 	Status    *int      `json:"status,omitempty"`   // exit status of the last run
 	Node      string    `json:"node,omitempty"`     // node of the last run
 }
