@@ -13,12 +13,10 @@ import (
 	"time"
 )
 
-// timeLimit is how long goroutines may take to exit after the last test. The
-// goroutines of a closed connection, for example, do not end at once.
+// timeLimit is how long goroutines may take to exit after the last test.
 var timeLimit = 10 * time.Second
 
-// known lists functions whose goroutines are not leaks, because tests cannot or
-// need not end them.
+// known lists functions whose goroutines tests cannot or need not end.
 var known = []string{
 	"os/signal.loop(",          // never ends after signal.Notify
 	"os/signal.signal_recv(",   // innermost frame of the same goroutine

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// scenarioVariable is the environment variable that makes the test binary leave
-// something behind on purpose instead of running the tests.
+// scenarioVariable makes the test binary leave something behind instead of
+// running the tests.
 const scenarioVariable = "LEAKCHECK_SCENARIO"
 
 var scenarios = map[string]func(){
