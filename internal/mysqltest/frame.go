@@ -22,9 +22,8 @@ func Protocol() (requests, replies testenv.FrameReader) {
 	return readPacket, testenv.ReadBytes
 }
 
-// readPacket reads a packet: three bytes of length, a sequence number of one
-// byte, and the content. The first packet of an exchange is a command, named by
-// its first byte.
+// readPacket reads a packet. The first one of an exchange has the sequence
+// number 0 and begins with the command.
 func readPacket(r io.Reader) (testenv.Frame, error) {
 	head := make([]byte, 4)
 	if n, err := io.ReadFull(r, head); err != nil {

@@ -46,8 +46,8 @@ func RequireGalera(t testing.TB) {
 	mariadb.Dependency.Require(t, err)
 }
 
-// program returns the path of a MariaDB program. Debian installs the server
-// outside most users' PATH.
+// program finds a MariaDB program, which Debian installs outside most users'
+// PATH.
 func program(name string) string {
 	if path, err := exec.LookPath("/usr/sbin/" + name); err == nil {
 		return path
@@ -119,10 +119,10 @@ func configure(opts []Option) testenv.Configure {
 		for _, opt := range opts {
 			opt(&c)
 		}
-		me, err := user.Current() // MariaDB runs as root only if --user says so
+		me, err := user.Current() // MariaDB needs --user to run as root
 		s.Must(err)
-		// Servers must not share a temporary directory, because a server that
-		// starts removes the tables that it finds there.
+		// A server that starts removes the tables that it finds in its
+		// temporary directory.
 		data, temp := s.File("data"), s.File("tmp")
 		s.Must(os.Mkdir(temp, 0o700))
 		s.Run("env", "TMPDIR="+temp, program("mariadb-install-db"), "--no-defaults", "--user="+me.Username, "--datadir="+data,
