@@ -11,7 +11,7 @@ import (
 // Cluster is a cluster of servers, which reach each other through proxies.
 type Cluster struct {
 	Servers []*Server
-	links   map[[2]int]*testenv.Proxy // by the client ports of the dialing and the dialed server
+	links   map[[2]int]*testenv.Proxy // by client ports, the dialing server's first
 }
 
 // StartCluster starts a cluster of n servers, and waits until all are ready.

@@ -30,8 +30,8 @@ var (
 	Main    = nats.Main
 )
 
-// program returns the path of the server that scripts/need-nats.sh has built.
-// If there is none, the server is looked up on the PATH.
+// program returns the server that scripts/need-nats.sh has built, or else one
+// on the PATH.
 func program() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		built := filepath.Join(dir, "dlock", "nats-server")
