@@ -22,19 +22,18 @@ func Protocol() (requests, replies testenv.FrameReader) {
 	return func(r io.Reader) (testenv.Frame, error) {
 		if !began {
 			frame, err := readMessage(r, 0)
-			began = len(frame.Bytes) > 8 // a message of 8 bytes asks only for encryption
+			began = len(frame.Bytes) > 8 // 8 bytes: only a request for encryption
 			return frame, err
 		}
 		return readMessage(r, 1)
 	}, testenv.ReadBytes
 }
 
-// maxMessage is the maximum length of a message, in bytes. A greater length
-// means that the client speaks another protocol, such as TLS.
+// maxMessage is exceeded only by another protocol, such as TLS.
 const maxMessage = 16 << 20
 
-// readMessage reads one message: a type of typeSize bytes, a length of four
-// bytes, and the content.
+// readMessage reads a type of typeSize bytes, a length of four bytes, and the
+// content.
 func readMessage(r io.Reader, typeSize int) (testenv.Frame, error) {
 	head := make([]byte, typeSize+4)
 	if n, err := io.ReadFull(r, head); err != nil {

@@ -37,9 +37,8 @@ var (
 	Main         = postgres.Main
 )
 
-// program returns the path of a PostgreSQL program. Debian installs the
-// server's programs outside the PATH. DLOCK_TEST_POSTGRES_BIN may name a
-// directory with the programs of another version.
+// program finds a PostgreSQL program, which Debian installs outside the PATH.
+// DLOCK_TEST_POSTGRES_BIN may name a directory with another version.
 func program(name string) string {
 	other := filepath.Join(os.Getenv("DLOCK_TEST_POSTGRES_BIN"), name)
 	if _, err := os.Stat(other); err == nil && filepath.IsAbs(other) {
@@ -134,7 +133,7 @@ func configure(opts []Option) testenv.Configure {
 		for _, line := range config {
 			command = append(command, "-c", line)
 		}
-		return command, func() bool { // line 1 of postmaster.pid: the PID; line 8: the state
+		return command, func() bool { // PID and state are lines 1 and 8
 			text, err := os.ReadFile(s.File("data/postmaster.pid"))
 			lines := strings.Split(string(text), "\n")
 			return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(s.Pid()) && strings.TrimSpace(lines[7]) == "ready"
@@ -142,9 +141,8 @@ func configure(opts []Option) testenv.Configure {
 	}
 }
 
-// scramSecret returns the password as PostgreSQL stores it (RFC 5803), with a
-// single hash iteration: the usual 4096 are slow under the race detector, and
-// tests open many connections.
+// scramSecret follows RFC 5803 with one iteration, because 4096 are slow under
+// the race detector.
 func scramSecret() string {
 	salt := "0123456789abcdef"
 	mac := func(key []byte, text string) []byte {
