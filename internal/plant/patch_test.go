@@ -89,7 +89,7 @@ func (p *patch) parseDiff(diff string) error {
 		case kind == "+":
 			hunk.new += rest
 		default:
-			if kind == "\n" { // editors strip the leading space of an empty context line
+			if kind == "\n" { // an empty context line, stripped by an editor
 				rest = "\n"
 			}
 			hunk.old, hunk.new = hunk.old+rest, hunk.new+rest

@@ -22,15 +22,15 @@ import (
 var put = flag.Bool("put", false, "put each fault in and see that its seeds, or its test, see it")
 
 const (
-	root     = "../.." // root of the repository
-	atLeast  = 250     // the least number of patches that must be found
-	quick    = 40      // patches that a run without -short puts in
-	limit    = 20_000  // the last seed to try
-	batch    = 900     // seeds in one run
+	root     = "../.."
+	atLeast  = 250    // fewest patches that must be found
+	quick    = 40     // patches that a run without -short puts in
+	limit    = 20_000 // the last seed to try
+	batch    = 900    // seeds in one run
 	patience = time.Minute
 )
 
-// kits lists, by the Kit of a patch, the drivers whose kits must see the fault.
+// kits lists the drivers whose kits must see a fault, by the patch's Kit.
 var kits = map[string][]string{
 	"":         nil,
 	"each":     {"contrib/redisdriver", "contrib/sqldriver/postgres", "contrib/sqldriver/mysql", "contrib/sqldriver/sqlite"},
@@ -121,8 +121,7 @@ func (p *patch) seeTest(t *testing.T, files map[string]string, test, dir string)
 
 var failure = regexp.MustCompile(`(?m)^.*\bseed \d+: .*$`)
 
-// seeSeeds fails the test unless a seed of the patch sees the fault. If the
-// simulation has changed, another seed may see the fault instead.
+// seeSeeds fails the test unless a seed of the patch sees the fault.
 func (p *patch) seeSeeds(t *testing.T, files map[string]string) {
 	binary := filepath.Join(t.TempDir(), "simulation.test")
 	if out, err := goTool(t, files, ".", "test", "-c", "-vet=off", "-ldflags=-s", "-o", binary, "./internal/history"); err != nil {
@@ -154,8 +153,7 @@ func simulate(t *testing.T, binary, seed, n string) (says string, seen bool) {
 	return failure.FindString(string(out)), err != nil
 }
 
-// goTool runs the go command in a directory. An overlay makes it read these
-// files in place of the repository's own.
+// goTool runs the go command with these files in place of the repository's.
 func goTool(t *testing.T, files map[string]string, dir, verb string, args ...string) (string, error) {
 	t.Helper()
 	temp := t.TempDir()
