@@ -87,8 +87,8 @@ type subscription struct {
 	since int // value of Proxy.silence when the client subscribed
 }
 
-// protocol numbers the requests and the replies. Redis replies in order, so a
-// reply has the same number as its request.
+// protocol numbers requests and replies, which match because Redis replies in
+// order.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	var sent, answered counter
 	var sub subscription // guarded by p.mu
@@ -164,8 +164,7 @@ func texts(value any) (found []string) {
 	return found
 }
 
-// isMessage reports whether value was published to a subscription, as opposed
-// to a reply to a request.
+// isMessage reports whether value was published, as opposed to a reply.
 func isMessage(value any) bool {
 	t := texts(value)
 	return len(t) > 1 && (t[0] == "message" || t[0] == "pmessage" || t[0] == "smessage")

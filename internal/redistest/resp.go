@@ -13,16 +13,13 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// maxLength limits strings and arrays. A greater length means that the bytes
-// belong to another protocol.
+// maxLength limits strings and arrays. Only another protocol exceeds it.
 const maxLength = 64 << 20
 
 const maxDepth = 8
 
-// readValue reads one value of the Redis protocol, version 2 or 3, and copies
-// its bytes to raw. It returns a string, int64, error, []any or nil. Maps
-// become a []any of alternating keys and values; booleans and other numbers
-// become strings.
+// readValue reads a RESP2 or RESP3 value as a string, int64, error, []any or
+// nil.
 func readValue(r *bufio.Reader, raw *bytes.Buffer, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	raw.Write(line)
