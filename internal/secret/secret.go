@@ -49,8 +49,8 @@ func hide(text, arg string) string {
 	}
 	text = strings.ReplaceAll(text, login, user+":"+Hidden)
 	text = strings.ReplaceAll(text, quoted(login), user+":"+Hidden)
-	// Package flag may quote an argument up to its first equals sign, which
-	// may lie within the password.
+	// Package flag may quote only what precedes an equals sign in the
+	// password.
 	if before, _, found := strings.Cut(password, "="); found && before != "" {
 		text = strings.ReplaceAll(text, user+":"+before, user+":"+Hidden)
 	}
