@@ -70,15 +70,14 @@ func (d Dependency) reportSkips(err error) {
 	printOnTerminal(notice)
 }
 
-// printOnTerminal writes to the terminal itself, because without -v go test
-// discards the output of a passing test binary.
+// printOnTerminal bypasses go test, which discards the output of passing tests.
 func printOnTerminal(notice string) {
 	if isTerminal(os.Stderr) {
 		return // the caller has already printed the notice there
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
 	if err != nil {
-		return // there is no terminal, or the system is not Unix
+		return // no terminal, or not a Unix system
 	}
 	defer tty.Close()
 	fmt.Fprint(tty, notice)

@@ -14,8 +14,7 @@ const (
 	holdReply
 )
 
-// A fault that loses a message ends with the first matching request. A fault
-// that holds messages goes on until it is released.
+// A fault loses only one message, but holds messages until it is released.
 type fault struct {
 	kind     faultKind
 	match    func(op int32) bool
@@ -103,8 +102,8 @@ func (p *Proxy) removeFault(f *fault) {
 	}
 }
 
-// matchingFault returns the first fault that matches a request, and removes the
-// fault if it applies only once. The caller holds p.mu.
+// matchingFault consumes the fault if it applies only once. The caller holds
+// p.mu.
 func (p *Proxy) matchingFault(op int32) *fault {
 	for _, f := range p.faults {
 		if !f.match(op) {
@@ -160,8 +159,7 @@ func (h *EventHold) Release() {
 	})
 }
 
-// hold delays f and returns true if f is an event and h is not nil. The caller
-// holds proxy.mu.
+// hold delays f if f is an event. The caller holds proxy.mu.
 func (h *EventHold) hold(c *connection, f queuedFrame) bool {
 	if h == nil || f.Kind != Event {
 		return false

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// passwordLetters are the letters of the test passwords. They occur nowhere
-// else in the data source names and errors.
+// passwordLetters occur nowhere else in the data source names and errors.
 const passwordLetters = "QZJK"
 
 // KeepPasswords checks that no error returned by the function open contains

@@ -11,10 +11,8 @@ import (
 	"syscall"
 )
 
-// Ports are chosen below the range that Linux uses for outgoing connections.
-// Otherwise such a connection could take the port of a server that is down, and
-// a client could connect to itself. All ports have five digits, because package
-// zktest expects addresses of the same length.
+// Ports lie below Linux's range for outgoing connections, which could take the
+// port of a stopped server. Package zktest needs five digits.
 const (
 	firstPort = 15000
 	lastPort  = 31999
@@ -41,9 +39,8 @@ func Listen() (net.Listener, error) {
 	return nil, fmt.Errorf("testenv: no free port: %w", err)
 }
 
-// reservePort reserves a port for the life of this process, and reports whether
-// it was free. It binds the port on 127.0.0.2, so that other test binaries see
-// the reservation. Other programs may still take the port: see [ErrPortTaken].
+// reservePort reports whether the port was free. Other test binaries see its
+// binding of 127.0.0.2.
 func reservePort(port int) bool {
 	ports.Lock()
 	defer ports.Unlock()

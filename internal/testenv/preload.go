@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// library is C code that replaces system functions in a server. It reads its
-// settings from the file that an environment variable names.
+// library is C code, with a settings file, that replaces system functions in a
+// server.
 type library struct {
 	name, variable string
 	compile        func() ([]byte, error)
@@ -92,8 +92,8 @@ func Compile(name string, source []byte, flags ...string) ([]byte, error) {
 	return os.ReadFile(binary)
 }
 
-// preload writes a library to the server's directory. It returns a prefix for
-// the server's command line that makes the server load the library.
+// preload returns a prefix for the server's command line that loads the
+// library.
 func (s Server) preload(l *library) []string {
 	s.T.Helper()
 	binary, err := l.compile()
@@ -117,8 +117,7 @@ func (s Server) SetClock(offset time.Duration) {
 	f, err := os.OpenFile(s.File(clockLibrary.name), os.O_CREATE|os.O_WRONLY, 0o600)
 	s.Must(err)
 	defer f.Close()
-	// The server maps this file into memory. It never sees a partial write,
-	// because the kernel copies the 8 bytes at once.
+	// The server maps this file, but never sees a partial write of 8 bytes.
 	_, err = f.Write(binary.NativeEndian.AppendUint64(nil, uint64(offset)))
 	s.Must(err)
 }
@@ -135,5 +134,5 @@ func (s Server) SlowDiskCommand() []string {
 func (s Server) SetDiskDelay(d time.Duration) {
 	s.T.Helper()
 	name := s.Write(slowDiskLibrary.name+".new", strconv.FormatInt(d.Microseconds(), 10))
-	s.Must(os.Rename(name, s.File(slowDiskLibrary.name))) // atomic: the server never reads part of a number
+	s.Must(os.Rename(name, s.File(slowDiskLibrary.name))) // atomic, so the server reads whole numbers
 }

@@ -20,15 +20,8 @@ const ReadyWithin = 90 * time.Second
 // the server.
 var ErrPortTaken = errors.New("port taken")
 
-// process is a server process with its directory. It can be started repeatedly.
-// It may outlive a test, so its methods return errors instead of failing one.
-//
-// Its parent is a small shell process in its own process group, which reads
-// from a pipe held by the test binary. When the test binary exits, for whatever
-// reason, the pipe breaks, and the shell kills the server and removes its
-// directory.
-//
-// A process is safe for concurrent use.
+// process is a server with its directory, safe for concurrent use. It may
+// outlive a test. Its supervisor cleans up after the test binary.
 type process struct {
 	store      *Store
 	dir        string
@@ -57,8 +50,8 @@ func (p *process) own() error {
 	return exec.Command("chown", "-R", p.store.User+":"+p.store.User, p.dir).Run()
 }
 
-// launch waits at most ReadyWithin for the server. After an error the server is
-// down; if the error matches ErrPortTaken, another try may succeed.
+// launch leaves the server down after an error. ErrPortTaken means that a retry
+// may succeed.
 func (p *process) launch() error {
 	time.Sleep(time.Until(p.began.Add(p.store.Apart)))
 	logged := len(p.log(0))
@@ -78,7 +71,7 @@ func (p *process) launch() error {
 }
 
 func (p *process) startError(deadline time.Time) error {
-	exited := !running(p.Pid()) // checked first: after an exit, the log is complete
+	exited := !running(p.Pid()) // first, because an exit completes the log
 	log := p.Log()
 	switch text := strings.ToLower(log); {
 	case strings.Contains(text, "address already in use") || strings.Contains(text, "bindexception"):
@@ -91,8 +84,8 @@ func (p *process) startError(deadline time.Time) error {
 	return nil
 }
 
-// restart tries again if a port is taken, because a process that looks for a
-// free port holds each port only briefly.
+// restart retries, because other processes that look for free ports hold them
+// only briefly.
 func (p *process) restart() (err error) {
 	if err = p.kill(); err != nil {
 		return err
@@ -118,8 +111,7 @@ func (p *process) log(offset int) string {
 	return string(text[min(offset, len(text)):])
 }
 
-// kill pauses the server first, so that no child is started, and waits for all
-// processes to exit.
+// kill pauses the server first, so that no child is started.
 func (p *process) kill() error {
 	_ = p.signal(pause) // fails if the server has exited
 	rest := children(p.Pid())

@@ -33,8 +33,8 @@ func program(t *testing.T, script string) Server {
 
 func shells() *Store { return &Store{Package: "testenv", Find: func() error { return nil }} }
 
-// shell returns a configuration that runs the first script. If a port is taken,
-// the next try runs the next script. In scripts, $0 is the server's directory.
+// shell runs the next script at each try. In scripts, $0 is the server's
+// directory.
 func shell(scripts ...string) Configure {
 	return func(s *Server, _ []*Server) (command []string, ready func() bool) {
 		command, scripts = []string{"/bin/sh", "-c", scripts[0], s.Dir()}, scripts[1:]

@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// connection is a client's connection through a proxy. Each direction has one
-// goroutine that reads frames into a queue and another that forwards them, so
-// that the proxy notices the end of a connection even while a cut or a hold
-// lets nothing pass.
+// connection is a client's connection through a proxy. Separate goroutines read
+// and forward, so that cuts hide no disconnect.
 //
 // proxy.mu guards all other fields.
 type connection struct {
 	proxy *Proxy
 
 	queues [2]frameQueue
-	// sides[d] is the connection to which direction d writes. sides[ToServer]
-	// is nil until the server has been dialed.
+	// sides[d] is where direction d writes. sides[ToServer] is nil until the
+	// dial.
 	sides     [2]net.Conn
 	aborted   bool
 	ended     int              // number of directions in which forwarding has ended
@@ -119,8 +117,7 @@ func (c *connection) forward(d Direction) {
 	}
 }
 
-// dialServer waits until no direction is cut, and then dials the server unless
-// the client has gone.
+// dialServer dials once no direction is cut, unless the client has gone.
 func (c *connection) dialServer() bool {
 	p := c.proxy
 	p.mu.Lock()
@@ -154,9 +151,8 @@ func (c *connection) dialServer() bool {
 	return true
 }
 
-// next waits until a frame of direction d may pass, and returns that frame and
-// the connection to write it to. At the end of the stream, ok is false. After
-// an abort, the returned connection is nil as well.
+// next waits for a frame that may pass. At the end of the stream, ok is false.
+// After an abort, to is also nil.
 func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	p := c.proxy
 	p.mu.Lock()
@@ -175,9 +171,8 @@ func (c *connection) next(d Direction) (f queuedFrame, to net.Conn, ok bool) {
 	return f, c.sides[d], true
 }
 
-// passable reports whether cuts and delays let the first frame of direction d
-// pass or, if the queue is empty, the end of the stream. The caller holds
-// proxy.mu.
+// passable reports whether cuts and delays let the next frame, or the end of
+// the stream, pass. The caller holds proxy.mu.
 func (c *connection) passable(d Direction) bool {
 	q := &c.queues[d]
 	if c.aborted {
@@ -213,8 +208,7 @@ func (c *connection) faultLetsPass(d Direction) bool {
 	return c.aborted
 }
 
-// faultFor returns the fault that applies to a frame, or nil. A fault that
-// concerns the reply to a request stays in c.replies until the reply arrives.
+// faultFor keeps a fault of a reply in c.replies until the reply arrives.
 func (c *connection) faultFor(f Frame) *fault {
 	switch f.Kind {
 	case Reply:

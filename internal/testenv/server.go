@@ -16,9 +16,9 @@ import (
 type Store struct {
 	Dependency
 	Package string        // package that starts the servers; appears in messages
-	Find    func() error  // returns an error that says what is not installed
-	Ports   int           // number of ports of each server; 0 means one
-	User    string        // user of the servers if the tests run as root
+	Find    func() error  // the error says what is not installed
+	Ports   int           // ports per server; 0 means one
+	User    string        // server user if tests run as root
 	Apart   time.Duration // minimum time between two starts of a server
 
 	mu     sync.Mutex
@@ -121,14 +121,13 @@ func (st *Store) Shared(t testing.TB, configure Configure) Server {
 	return Server{st.shared, t}
 }
 
-// Main runs the tests, and stops the shared server if there is one. It returns
-// the exit code of the test binary, so that a package can define
+// Main runs the tests, stops the shared server if there is one, and returns the
+// exit code of the test binary:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 //
 // If the server does not stop, Main prints the error and does not return 0.
-// Without Main, the server is stopped when the binary exits, but nobody waits
-// for it.
+// Without Main, nobody waits until the server has stopped.
 func (st *Store) Main(m *testing.M) int {
 	code := m.Run()
 	st.mu.Lock()

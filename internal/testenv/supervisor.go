@@ -10,11 +10,9 @@ import (
 	"sync"
 )
 
-// supervisorScript is a shell script that starts and stops a server. It reads
-// commands from standard input and answers each with a line. When its input
-// ends, because the test binary has closed the pipe or has exited, it kills the
-// server and removes the directory. It ignores SIGPIPE, so that it does this
-// even if nobody reads its answers.
+// supervisorScript starts and stops a server on commands from standard input.
+// When the input ends, it kills the server and removes the directory. It
+// ignores SIGPIPE, because its answers may remain unread.
 const supervisorScript = `
 trap '' PIPE HUP INT QUIT TERM
 dir=$1
@@ -41,8 +39,7 @@ end KILL
 rm -rf "$dir"
 `
 
-// supervisor is the shell process that is the parent of a server. It is safe
-// for concurrent use.
+// supervisor is a server's parent, a shell. It is safe for concurrent use.
 type supervisor struct {
 	cmd *exec.Cmd
 

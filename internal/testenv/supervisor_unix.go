@@ -15,14 +15,12 @@ import (
 // CanRunProcesses reports whether this package can run servers on this system.
 const CanRunProcesses = true
 
-// ownGroup puts the supervisor into its own process group, so that it survives
-// a signal to the test's group and can clean up. It does not start a new
-// session: Linux divides CPU time among sessions (sched_autogroup), which once
-// starved servers for 8 s.
+// ownGroup makes the supervisor survive a signal to the test's group. A new
+// session could starve, because Linux divides CPU time among sessions.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// pause stops a process with SIGSTOP and waits until all its threads have
-// stopped, because a running thread could still answer a client.
+// pause waits until all threads have stopped, because a running one could answer
+// a client.
 func pause(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -35,8 +33,7 @@ func pause(pid int) error {
 	return nil
 }
 
-// stopped reports whether all threads of a process are stopped or have exited.
-// Without /proc it cannot tell, and returns true.
+// stopped reports whether no thread runs. Without /proc, it returns true.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
@@ -54,16 +51,14 @@ func stopped(pid int) bool {
 
 func resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// running reports whether the process exists and has not exited. After its
-// exit, a process may stay a zombie forever, because in some containers nothing
-// reaps orphans. Without /proc, running returns true for a zombie.
+// running returns false for zombies, because some containers reap no orphans.
 func running(pid int) bool {
 	state, _ := stat(pid)
 	return state != 'Z' && syscall.Kill(pid, 0) == nil
 }
 
-// children returns nil if pid is 0, because the server is then down. Processes
-// whose parent is 0 exist in containers, but are not the server's.
+// children returns nil for pid 0, a stopped server. In containers, other
+// processes have the parent 0.
 func children(pid int) (found []int) {
 	if pid <= 0 {
 		return nil
@@ -78,8 +73,8 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// stat returns the state of a process, such as 'Z', and its parent, or zeros
-// without /proc.
+// stat returns a process's state, such as 'Z', and parent, or zeros without
+// /proc.
 func stat(pid int) (state byte, parent int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // pid (name) state parent ...
 	_, _ = fmt.Sscanf(string(text[bytes.LastIndexByte(text, ')')+1:]), " %c %d", &state, &parent)
