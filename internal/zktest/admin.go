@@ -9,8 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// superuser is the login of ZooKeeper's superuser, who is exempt from ACLs, so
-// that tests can list and remove all nodes.
+// superuser is exempt from ACLs, so that tests can list and remove all nodes.
 const superuser = "super:zktest"
 
 func superuserFlag() string {
@@ -18,9 +17,8 @@ func superuserFlag() string {
 	return "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// admin passes a client with superuser rights to the function use. It retries
-// if the connection breaks, so use must be idempotent. Finally it closes the
-// client, because the client's pings would count in [Server.Requests].
+// admin passes use a superuser client. It retries if the connection breaks, so
+// use must be idempotent.
 func (s *Server) admin(t testing.TB, use func(*zk.Conn) error) {
 	t.Helper()
 	conn, end, err := Connect(rawTimeout, s.Addr())

@@ -39,8 +39,8 @@ func Connect(sessionTimeout time.Duration, addrs ...string) (*zk.Conn, func(), e
 	return connect(sessionTimeout, net.DialTimeout, addrs...)
 }
 
-// connect waits until the client has a session. Before that, requests fail once
-// go-zookeeper has tried each server, which is too early on a busy machine.
+// connect waits for the session, because earlier requests fail once
+// go-zookeeper has tried each server.
 func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk.Conn, func(), error) {
 	session := make(chan struct{}, 1)
 	dialer := &closingDialer{dialer: dial}
@@ -70,8 +70,8 @@ func connect(sessionTimeout time.Duration, dial zk.Dialer, addrs ...string) (*zk
 	}
 }
 
-// closingDialer lets a client's connection be closed before the client.
-// Otherwise zk.Conn.Close would block if the server cannot be reached.
+// closingDialer closes connections before the client, whose Close blocks if the
+// server is unreachable.
 type closingDialer struct {
 	dialer zk.Dialer
 

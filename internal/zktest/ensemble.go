@@ -21,7 +21,7 @@ type Ensemble struct {
 	// Servers may be stopped, paused and restarted individually.
 	Servers []*Server
 
-	links [][]*peerLink // links[i][j] connects server i to server j; nil if i == j
+	links [][]*peerLink // links[i][j] connects server i to server j
 }
 
 type peerLink struct{ quorum, election *testenv.Proxy }
@@ -29,13 +29,13 @@ type peerLink struct{ quorum, election *testenv.Proxy }
 // Indices of the ports on which a server accepts connections from its peers.
 const quorumPort, electionPort = 2, 3
 
-// StartEnsemble starts n servers, or three if n is 0, and waits until all of
-// them have joined the quorum and serve clients. They are killed and their
-// directories removed when the test ends.
+// StartEnsemble starts n servers, or three if n is 0, and waits until all have
+// joined the quorum and serve clients. They are killed and their directories
+// removed when the test ends.
 //
 // A tick is 500ms, initLimit is 6 ticks and syncLimit is 10 ticks. A follower
-// that is cut off keeps answering for syncLimit ticks, which can be changed by
-// WithConfig(map[string]string{"syncLimit": "20"}).
+// that is cut off keeps answering for syncLimit ticks, which [WithConfig] can
+// change.
 func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	if n == 0 {
@@ -46,7 +46,7 @@ func StartEnsemble(t testing.TB, n int, opts ...Option) *Ensemble {
 	zooKeeper.StartAll(t, n, func(s *testenv.Server, all []*testenv.Server) ([]string, func() bool) {
 		i := slices.Index(all, s)
 		if i == 0 {
-			e.close() // closes the proxies of an earlier attempt by StartAll
+			e.close() // closes the proxies of an earlier attempt
 			e.Servers = nil
 			s.Must(e.connect(all))
 		}
@@ -91,17 +91,13 @@ func newPeerLink(to *testenv.Server) (*peerLink, error) {
 		quorum.Close()
 		return nil, err
 	}
-	// A follower may dial a new leader before the leader listens. Without a
-	// second attempt, the follower would start another election.
+	// A follower that dials too early would otherwise start another election.
 	quorum.DialAgain()
 	return &peerLink{quorum, election}, nil
 }
 
-// serveLinks makes the proxies accept connections.
-//
-// A server begins an election connection with its own address, to which the
-// other server may dial back. The proxy replaces that address by that of the
-// opposite proxy, so that no connection bypasses the proxies.
+// serveLinks makes the proxies accept connections. In election connections, it
+// replaces the dialer's address, so that a server dials back through a proxy.
 func (e *Ensemble) serveLinks() {
 	for i := range e.links {
 		for j, link := range e.links[i] {
@@ -117,8 +113,8 @@ func (e *Ensemble) serveLinks() {
 	}
 }
 
-// greetingFirst returns the reader for an election connection. In the first
-// message, it replaces the dialer's address by addr.
+// greetingFirst returns a reader that replaces the dialer's address in the
+// first message.
 func greetingFirst(addr string) testenv.FrameReader {
 	first := true
 	return func(r io.Reader) (testenv.Frame, error) {
@@ -133,12 +129,9 @@ func greetingFirst(addr string) testenv.FrameReader {
 }
 
 // beforeAddress and greetingSize describe the first message of an election
-// connection (QuorumCnxManager, since ZooKeeper 3.5). It has a protocol version
-// and the dialer's ID of eight bytes each, the length of the dialer's address
-// in four bytes, and the address. The addresses of all proxies have the same
-// length.
+// connection, as in QuorumCnxManager.
 const (
-	beforeAddress = 8 + 8 + 4
+	beforeAddress = 8 + 8 + 4 // version, dialer's ID, length of the address
 	greetingSize  = beforeAddress + len("127.0.0.1:12345")
 )
 
@@ -149,8 +142,7 @@ func readdress(greeting []byte, addr string) []byte {
 	return append(greeting[:beforeAddress:beforeAddress], addr...)
 }
 
-// view returns the server.* lines in the configuration of server i, which
-// reaches every other server through a proxy.
+// view returns the server.* lines of server i, which lead through proxies.
 func (e *Ensemble) view(i int, self *testenv.Server) map[string]string {
 	lines := map[string]string{"server." + id(i): fmt.Sprintf("127.0.0.1:%d:%d", self.Port(quorumPort), self.Port(electionPort))}
 	for j, link := range e.links[i] {
@@ -265,13 +257,12 @@ func (e *Ensemble) WaitQuorum(t testing.TB) {
 	})
 }
 
-// electedWithin is how long wait polls. It is generous, because servers on a
-// busy machine may lose their leader repeatedly.
+// electedWithin is generous, because servers on a busy machine may lose their
+// leader repeatedly.
 const electedWithin = 5 * time.Minute
 
-// wait polls the servers until the function enough returns true. The map modes
-// has the indices of the servers in each mode: "leader", "follower", "down" if
-// the server is stopped, or a text that begins with noAnswer.
+// wait polls until enough returns true. modes has the servers' indices by mode:
+// "leader", "follower", "down", or a text that begins with noAnswer.
 func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string][]int) bool) {
 	t.Helper()
 	var modes map[string][]int
@@ -288,8 +279,8 @@ func (e *Ensemble) wait(t testing.TB, what string, enough func(modes map[string]
 	t.Fatalf("zktest: no sign of %s within %v: the servers are %v", what, electedWithin, modes)
 }
 
-// noAnswer is the prefix of the mode of a server that did not answer in time.
-// Such a server may still be the leader, for example if it is busy.
+// noAnswer begins the mode of a server that did not answer in time, but may
+// still be the leader.
 const noAnswer = "no answer: "
 
 func (s *Server) mode() string {

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession must not be too short for a busy machine, because a client gives
-// up a silent connection after two thirds of the session timeout.
+// shortSession leaves a busy machine two seconds to answer a client.
 const shortSession = 3 * time.Second
 
 func create(conn *zk.Conn, path string) error {
@@ -18,9 +17,7 @@ func create(conn *zk.Conn, path string) error {
 	return err
 }
 
-// A follower that is cut off from the leader keeps answering reads from its own
-// copy of the data, which still has the nodes of expired sessions. Tests of
-// locks rely on that.
+// Tests of locks rely on these stale reads.
 func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts an ensemble")
@@ -58,8 +55,8 @@ func TestFollowerCutOffAnswersReadsAfterSessionsHaveExpired(t *testing.T) {
 	require.ElementsMatch(t, e.Addrs(), []string{e.Servers[0].Addr(), e.Servers[1].Addr(), e.Servers[2].Addr()})
 }
 
-// requireLinksProxied requires that all connections between servers pass
-// through proxies, because a test could not cut others.
+// requireLinksProxied requires that a test can cut all connections between
+// servers.
 func requireLinksProxied(t *testing.T, e *Ensemble) {
 	t.Helper()
 	leader := e.Leader(t)

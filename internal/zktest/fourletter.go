@@ -13,13 +13,11 @@ import (
 	"time"
 )
 
-// words counts the four-letter words sent to a server. All Server values for
-// that server share one words value.
+// words counts four-letter words, for all Server values of one server.
 type words struct {
 	mu sync.Mutex // held while a four-letter word is unanswered
-	// sent is the number of four-letter words sent since startCounting, guarded
-	// by mu. The server counts them as packets, so [Server.Requests] subtracts
-	// them.
+	// sent counts words since startCounting, for [Server.Requests] to subtract;
+	// guarded by mu.
 	sent    int64
 	ignored int64 // packets received before startCounting; guarded by mu
 }
@@ -35,16 +33,16 @@ func (s *Server) FourLetter(word string) string {
 	return answer
 }
 
-// poll sends a four-letter word with a short timeout, because a starting server
-// may accept a connection without ever answering.
+// poll has a short timeout, because a starting server may accept a connection
+// without ever answering.
 func (s *Server) poll(word string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ask(word, 300*time.Millisecond)
 }
 
-// ask sends a four-letter word. It increments s.sent even without an answer,
-// because a paused server receives the word later. The caller holds s.mu.
+// ask counts unanswered words, because a paused server receives them later. The
+// caller holds s.mu.
 func (s *Server) ask(word string, timeout time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
@@ -87,14 +85,13 @@ func (s *Server) askMntr() (map[string]int64, error) {
 	return numbers, nil
 }
 
-// errNotServing means that the answer to the word mntr has no numbers, because
-// the server has no quorum.
+// errNotServing means that a server without a quorum has answered mntr.
 var errNotServing = errors.New("no numbers")
 
 const packetsReceived = "zk_packets_received"
 
-// startCounting makes Requests count from now on. It succeeds on a server
-// without a quorum, because such a server has counted no packets yet.
+// startCounting succeeds without a quorum, because such a server has counted
+// nothing yet.
 func (s *Server) startCounting() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,15 +103,13 @@ func (s *Server) startCounting() error {
 	return err
 }
 
-// Requests returns the number of packets that clients have sent to the server.
-// To count the packets of a period, subtract the result at its beginning.
+// Requests returns the number of packets from clients: requests, new
+// connections, closed sessions and pings. A Multi counts once, and this
+// package's four-letter words do not count. In an ensemble, each election
+// resets the count.
 //
-// The result is zk_packets_received without the four-letter words sent by this
-// package. It includes all requests (a Multi counts as one), new connections,
-// the closing of sessions, and pings. go-zookeeper sends a ping every third of
-// the session timeout, so use long timeouts for exact counts, or
-// [Proxy.Frames], which counts each operation separately. In an ensemble, the
-// count starts over after each election.
+// go-zookeeper pings every third of the session timeout. For exact counts, use
+// long timeouts or [Proxy.Frames].
 func (s *Server) Requests(t testing.TB) int64 {
 	t.Helper()
 	s.mu.Lock()

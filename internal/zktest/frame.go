@@ -33,14 +33,13 @@ func Op(opcodes ...int32) func(opcode int32) bool {
 	return func(opcode int32) bool { return slices.Contains(opcodes, opcode) }
 }
 
-// maxFrame tells packets from other protocols. Packets are shorter, but the
-// first four bytes of TLS or of a four-letter word form a greater number.
+// maxFrame is exceeded by the first four bytes of TLS or a four-letter word.
 const maxFrame = 16 << 20
 
 const headerSize = 4
 
-// readFrame reads a packet and returns it together with the length in front of
-// it. If the bytes are not a packet, the error is [testenv.ErrOtherProtocol].
+// readFrame fails with [testenv.ErrOtherProtocol] if the bytes are not a
+// packet.
 func readFrame(r io.Reader) ([]byte, error) {
 	head := make([]byte, headerSize)
 	if n, err := io.ReadFull(r, head); err != nil {
@@ -71,8 +70,8 @@ func int64At(frame []byte, offset int) int64 {
 	return int64(binary.BigEndian.Uint64(frame[offset:]))
 }
 
-// writeFrame sends a packet that consists of the given fields in big-endian
-// order. A byte slice is preceded by its length.
+// writeFrame writes the fields in big-endian order, and byte slices after their
+// lengths.
 func writeFrame(w io.Writer, fields ...any) error {
 	frame := make([]byte, headerSize)
 	for _, field := range fields {

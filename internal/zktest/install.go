@@ -23,8 +23,8 @@ var installed = sync.OnceValues(func() (installation, error) {
 
 const debianJars = "/usr/share/java"
 
-// debianClassPath lists the jars of Debian's packages that a server needs,
-// except those named in the manifest of zookeeper.jar.
+// debianClassPath lists the needed jars that are not in the manifest of
+// zookeeper.jar.
 var debianClassPath = []string{
 	"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "snappy-java", "metrics-core",
 	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver",
@@ -54,8 +54,8 @@ func findJava(javaHome string) (string, error) {
 	return java, nil
 }
 
-// findJars returns the class path. If zookeeperHome is set but unusable, that
-// is an error, because the user wants that release and not Debian's.
+// findJars fails if zookeeperHome is unusable, because the user wants that
+// release.
 func findJars(zookeeperHome, jars string) (string, error) {
 	if zookeeperHome != "" {
 		lib := filepath.Join(zookeeperHome, "lib")
@@ -71,8 +71,7 @@ func findJars(zookeeperHome, jars string) (string, error) {
 	return paths, nil
 }
 
-// classPath returns those of the named jars that exist in a directory. The first
-// must exist.
+// classPath returns the named jars in a directory. Only the first must exist.
 func classPath(dir string, names []string) (string, error) {
 	var paths []string
 	for i, name := range names {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// curatorVariable is an environment variable that names a directory with
-// Curator's jars. It is for machines without Debian's packages.
+// curatorVariable names a directory with Curator's jars, for machines without
+// Debian's packages.
 const curatorVariable = "CURATOR_JARS"
 
 // debianCuratorJars lists the jars that Curator's recipes need. ZooKeeper's

@@ -56,8 +56,7 @@ const (
 	eventXid = -1
 )
 
-// protocol returns the readers for a new connection. The first frame in each
-// direction requests or grants a session, and has no header.
+// The first frame in each direction begins a session and has no header.
 func (p *Proxy) protocol() (requests, replies testenv.FrameReader) {
 	return firstThen(connectRequest, request), firstThen(p.connectReply, replyOrEvent)
 }

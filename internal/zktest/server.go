@@ -183,8 +183,8 @@ func Shared(t testing.TB) *Server {
 	}), &wordsToShared}
 }
 
-// configure writes the configuration of a server. The command disables Java's
-// optimizing compiler, which does not pay off in a short test.
+// configure disables Java's optimizing compiler, which does not pay off in a
+// short test.
 func (c *settings) configure(s *Server) (command []string, ready func() bool) {
 	home, err := installed()
 	s.Must(err)
@@ -227,22 +227,21 @@ log4j.appender.console.layout.ConversionPattern=%d %p %c %m%n
 `
 )
 
-// serving reports whether this server serves clients. It compares the data
-// directory, because another server may be answering on the same port.
+// serving compares the data directory, because another server may answer on the
+// same port.
 func (s *Server) serving() bool {
 	conf, err := s.poll("conf")
 	return err == nil && strings.Contains(conf, s.Dir()+string(filepath.Separator))
 }
 
-// listening reports whether this server answers four-letter words. A server
-// without a quorum answers "envi" but not "conf".
+// listening uses "envi", because a server without a quorum does not answer
+// "conf".
 func (s *Server) listening() bool {
 	envi, err := s.poll("envi")
 	return err == nil && strings.Contains(envi, tmpdirProperty+s.Dir()+"\n")
 }
 
-// tmpdirProperty is the Java property for the server's temporary directory, by
-// which the method listening identifies the server.
+// tmpdirProperty is the Java property by which listening identifies the server.
 const tmpdirProperty = "java.io.tmpdir="
 
 // SecureAddr returns the address of the client port with TLS, as host:port. It
@@ -256,7 +255,7 @@ func (s *Server) Chroot(t testing.TB) string {
 	root := s.Unique("/t")
 	s.admin(t, func(conn *zk.Conn) error {
 		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
-		if errors.Is(err, zk.ErrNodeExists) { // created by an earlier attempt whose reply was lost
+		if errors.Is(err, zk.ErrNodeExists) { // from an attempt whose reply was lost
 			return nil
 		}
 		return err
@@ -282,17 +281,16 @@ const maxBacklog = 4096
 // FillAcceptQueue pauses the server and opens connections until its accept
 // queue is full. The kernel then drops further attempts to connect, so that
 // clients get no answer, not even a refusal. Established connections stay open.
-// The function end resumes the server and closes the connections opened here.
-// It is idempotent.
+// The function end is idempotent. It resumes the server and closes the
+// connections opened here.
 //
-// Use [WithBacklog] to make the queue shorter and thus FillAcceptQueue faster.
+// [WithBacklog] makes the queue shorter and thus FillAcceptQueue faster.
 func (s *Server) FillAcceptQueue() (end func()) {
 	s.T.Helper()
 	s.Pause()
 	var waiting []net.Conn
 	failed := 0
-	// One failure is not enough. The server may accept connections until the
-	// pause takes effect, so that the queue has room again.
+	// The server may accept connections until the pause takes effect.
 	for len(waiting) < maxBacklog && failed < 2 {
 		conn, err := net.DialTimeout("tcp", s.Addr(), 300*time.Millisecond)
 		if err != nil {

@@ -34,14 +34,12 @@ func parseSession(frame []byte) Session {
 	return s
 }
 
-// Expire ends a session at once, as if it had timed out, by attaching to it
-// with its ID and password and closing it. If passwd is nil, Expire computes it
-// with [Password]. The session's own client is disconnected, and learns that
-// the session has ended when it reconnects.
+// Expire ends a session as if it had timed out, and returns when its nodes are
+// gone. If passwd is nil, Expire uses [Password]. The client is disconnected,
+// and learns of the end when it reconnects.
 //
-// When Expire returns nil, the session's nodes are gone. It returns an error if
-// the server does not know the session or the password is wrong. A wrong
-// password still disconnects the client.
+// Expire returns an error if the server does not know the session or the
+// password is wrong. A wrong password still disconnects the client.
 func Expire(addr string, sessionID int64, passwd []byte) error {
 	if passwd == nil {
 		passwd = Password(sessionID)
