@@ -49,8 +49,7 @@ var foreignLocks = []foreignLock{
 	{"go-zookeeper `zk.Lock`", "_c_<uuid>-lock-<seq>", goZooKeeper, ""},
 }
 
-// TestLocksOfOtherLibraries runs dlock and other libraries on one path. The
-// outcome must match the table in docs/use/coming-from.md.
+// The outcome must match the table in docs/use/coming-from.md.
 func TestLocksOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	clients := w.clients(2, "")
@@ -79,8 +78,8 @@ func TestLocksOfOtherLibraries(t *testing.T) {
 	isDocumented(t, "table", "TestLocksOfOtherLibraries", seen)
 }
 
-// isDocumented compares a table of results with the table of the given name in
-// docs/use/coming-from.md. With -update, it replaces the table there.
+// isDocumented compares results with a table in docs/use/coming-from.md, or
+// replaces it with -update.
 func isDocumented(t *testing.T, name, test, seen string) {
 	t.Helper()
 	begin := "<!-- " + name + ": go test -C internal/longtest ./endtoend -run " + test + " -update -->\n"
@@ -198,8 +197,8 @@ func (d comparison) contendForeign(mode dlock.Mode) string {
 	return fails
 }
 
-// watchedByAnother reports whether a session that does not own the node watches
-// it. If so, a contender waits for the node.
+// watchedByAnother reports whether another session watches the node and thus
+// waits for it.
 func (w *fixture) watchedByAnother(queue, name string) bool {
 	w.Helper()
 	path := w.path(queue) + "/" + name

@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// swift limits how long a test may hold a lock while it counts requests. After
-// 300 ms, a holder watches its own node, which costs another request.
+// swift is less than the 300 ms after which a holder watches its own node.
 const swift = 200 * time.Millisecond
 
 // swiftly repeats f until a call takes less than swift, and then calls check.
@@ -100,9 +99,7 @@ func TestLocksThatDoNotWaitAreFewRequests(t *testing.T) {
 	}
 }
 
-// The requests are a create, a list, two watches (of the predecessor and of the
-// waiter's own node), and a delete. The grant itself costs no request, except
-// with handover=list, which makes the waiter list the queue again.
+// The five are a create, a list, two watches and a delete.
 func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	for _, x := range []struct {
 		handover   string
@@ -124,7 +121,7 @@ func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 				w.eventually(func() bool { return proxy.Frames(zktest.OpGetACL) == 1 }, func() string { return "the ACL is not read" })
 			}
 			w.unlock(first)
-			w.unlock(waiting.granted()) // so that the client knows the queue and its ACL
+			w.unlock(waiting.granted()) // the client then knows the queue's ACL
 			var queueing, entering, leaving cost
 			var began time.Time
 			w.eventually(func() bool {
@@ -148,8 +145,7 @@ func TestALockThatHasToWaitIsFiveRequests(t *testing.T) {
 	}
 }
 
-// Acquiring and releasing a free lock must not allocate much more than
-// go-zookeeper itself, which makes 46 allocations for the two requests.
+// go-zookeeper itself makes 46 allocations for the two requests.
 func TestAFreeLockAllocatesLittle(t *testing.T) {
 	w := newFixture(t)
 	m := w.client("web1", "").RWMutex("q")
@@ -176,8 +172,7 @@ func TestTryLockOfALockedLockWritesNothing(t *testing.T) {
 	}))
 }
 
-// Wanted watches and lists the queue, at once and after each change, until a
-// contender waits. Both are list requests.
+// Wanted sends two list requests: one sets a watch on the queue.
 func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 	w := newFixture(t)
 	c, proxy := w.proxied("web1", "")
@@ -211,8 +206,8 @@ func TestEachChangeOfTheQueueCostsWantedTwoRequests(t *testing.T) {
 	}, func() { require.Equal(t, cost{"list": 3*2 + 2}, made, "two lists are of other") })
 }
 
-// A release is one request. The limit is a little higher, because on a busy
-// machine some holders may start to watch their own nodes.
+// maxPerHandOver allows for holders that start to watch their own nodes on a
+// busy machine.
 const maxPerHandOver = 1.3
 
 func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
@@ -251,9 +246,7 @@ func TestAReleaseWakesOneWriterHoweverManyWait(t *testing.T) {
 	}
 }
 
-// The release of a semaphore's units wakes only two waiters. The one that is
-// granted them lists the queue and renames its node. The next one lists the
-// queue and watches every holder.
+// One waiter is granted the units, and the next one watches every holder.
 func TestAReleaseOfUnitsWakesTwoWaitersHoweverManyWait(t *testing.T) {
 	const n, waiters, counted = 8, 30, 20
 	w := newFixture(t)

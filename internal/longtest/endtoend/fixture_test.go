@@ -28,8 +28,7 @@ const (
 	quiet = 10 * time.Minute
 )
 
-// fixture gives a test its own path on the shared server, and a plain ZooKeeper
-// client to inspect it.
+// fixture gives a test its own path on the shared server.
 type fixture struct {
 	testing.TB
 	server *zktest.Server
@@ -108,8 +107,7 @@ func (w *fixture) listed(queue string, names ...string) {
 		func() string { return fmt.Sprintf("%s holds %q and not %q", queue, w.nodes(queue), names) })
 }
 
-// eventually waits until reached() is true. If that takes too long, it fails
-// the test with the text of instead().
+// eventually waits until reached() is true, or fails the test with instead().
 func (w *fixture) eventually(reached func() bool, instead func() string) {
 	w.Helper()
 	for end := time.Now().Add(bound); !reached(); time.Sleep(2 * time.Millisecond) {
@@ -246,8 +244,7 @@ func (w *fixture) unlock(locks ...*dlock.Lock) {
 	}
 }
 
-// release unlocks l. On a slow machine Unlock may give up with ErrUnavailable
-// after 2 s, which is no failure.
+// release tolerates ErrUnavailable after 2 s, which a slow machine may cause.
 func release(l *dlock.Lock) error {
 	began := time.Now()
 	err := l.Unlock()

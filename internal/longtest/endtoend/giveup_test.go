@@ -22,7 +22,7 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	c := w.clients(2, "")
 	holder := w.lock(c[0]).granted()
 	watches := w.server.Watches()
-	w.watched(watches, 1) // the holder's own watch; all others belong to waiters
+	w.watched(watches, 1) // 1: the holder's own watch
 	began := time.Now()
 	waited, timeout := 0, 500*time.Millisecond
 	goOn := func(total int) {
@@ -30,12 +30,11 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 			require.Less(t, time.Since(began), 5*time.Minute, "only %d have waited", waited)
 			n := w.timedOut(c[1], batch%2 == 0, timeout)
 			if waited += n; n < timedOutCalls/2 {
-				timeout *= 2 // too few calls had time to create a node
+				timeout *= 2 // too few calls created a node
 			}
 		}
 		w.listed("q", holder.Node())
-		// Two watches may remain on the holder's node: one of the
-		// holder's session and one of the waiters' session.
+		// One watch of the holder's session and one of the waiters' may remain.
 		w.eventually(func() bool { return w.server.Watches() <= watches+2 },
 			func() string { return fmt.Sprintf("%d watches", w.server.Watches()-watches) })
 	}
@@ -53,8 +52,8 @@ func TestTenThousandTimedOutWaitsLeaveNothingInStoreOrMemory(t *testing.T) {
 	w.watched(watches, 0)
 }
 
-// startManyGoroutines makes the runtime allocate the goroutine descriptors that
-// the test will need. They are never freed, and would look like a leak.
+// startManyGoroutines allocates goroutine descriptors, which are never freed
+// and would look like a leak.
 func startManyGoroutines() {
 	var all sync.WaitGroup
 	end := make(chan struct{})
@@ -67,8 +66,8 @@ func startManyGoroutines() {
 
 const timedOutCalls = 500
 
-// timedOut makes timedOutCalls calls, half of them by writers unless
-// onlyReaders is set. It returns how many had a node before they timed out.
+// timedOut makes timedOutCalls calls, and returns how many had a node before
+// they timed out.
 func (w *fixture) timedOut(c *dlock.Client, onlyReaders bool, timeout time.Duration) int {
 	w.Helper()
 	var all sync.WaitGroup

@@ -47,8 +47,7 @@ var hostileData = map[string]string{
 	"many tokens":       strings.Repeat("\n#dlock token=1 created=1", 30_000),
 }
 
-// Hostile data of a node in the queue, or of the queue's own node, must not
-// confuse a client, although it may cost a request or two.
+// Hostile data of a node or queue may cost a request or two at most.
 func TestHostileDataChangesNothing(t *testing.T) {
 	w := newFixture(t)
 	c := w.client("web1", "")
@@ -91,9 +90,7 @@ func TestHostileDataChangesNothing(t *testing.T) {
 	}
 }
 
-// With acl=open and handover=list every client may overwrite a holder's node.
-// That may cost the holder its lock, as a deletion would, but must not let in a
-// second holder.
+// Forged data may cost a holder its lock, but must not admit a second holder.
 func TestForgedDataInAHoldersNodeGrantsNothing(t *testing.T) {
 	for name, data := range hostileData {
 		t.Run(name, func(t *testing.T) {

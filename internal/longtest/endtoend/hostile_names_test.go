@@ -22,8 +22,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// requirePrintable allows no control characters except those given, nothing
-// invisible, and nothing that changes the direction of writing.
+// requirePrintable rejects control, invisible and direction-changing
+// characters, except those given.
 func requirePrintable(t testing.TB, text string, also ...rune) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -101,8 +101,7 @@ func TestASequencedNodeOfAnUnknownKindCountsAsExclusive(t *testing.T) {
 	}
 }
 
-// ZooKeeper's sequences have 31 bits. A node created by hand can have a greater
-// number, but counts as behind every contender.
+// A node created by hand can have a number beyond ZooKeeper's 31-bit sequences.
 func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")
@@ -119,8 +118,8 @@ func TestANodeBeyondTheEndOfTheSequenceBlocksNoNewContender(t *testing.T) {
 	require.ErrorIs(t, err, dlock.ErrLocked, "TryLock does not wait, and another node is in the queue")
 }
 
-// Control characters in a node name must be escaped wherever it is shown: in
-// errors, logs, printed queues and trace events.
+// Errors, logs, printed queues and trace events must escape control characters
+// of names.
 func TestControlCharactersOfANameReachNoTerminal(t *testing.T) {
 	for _, host := range []string{
 		"web1" + override + "1bew", invisible, "x" + lines + "dlock: all is well", "\u061c\u2066x\u2069", "\u00ad", "\u115f\u2800 \u00a0x", `"`, `\x1b[2J`, long,
@@ -192,7 +191,6 @@ func requirePrintableError(t testing.TB, err error) {
 }
 
 // Any client that may create nodes can create one that others may not read.
-// Queue must still show the rest.
 func TestANodeThatMayNotBeReadIsNamedAndDoesNotHideTheOthers(t *testing.T) {
 	w := newFixture(t)
 	w.made("q")

@@ -35,12 +35,11 @@ import (
 	"github.com/dlock-go/dlock/zkdriver"
 )
 
-// passwords lists passwords for tests. All contain a word to search for, and
-// some contain characters that need escaping.
+// passwords contain a word to search for, and some need escaping.
 var passwords = []string{"XYZZYmarker", "XYZZY/m@rk:er?&%#=+ \u00e9", "XYZZY%2F"}
 
-// forms returns, by description, every text that would reveal a password:
-// verbatim, escaped, encoded and hashed. All are in lower case.
+// forms returns every text that would reveal a password, in lower case, by
+// description.
 func forms(user, password string) map[string]string {
 	login := user + ":" + password
 	all := map[string]string{}
@@ -73,7 +72,7 @@ type recorder struct {
 	t     testing.TB
 	forms map[string]string
 	sharedBuffer
-	digest string // digest of user and password, as shown in ACLs
+	digest string // of user and password, as in ACLs
 }
 
 func (e *recorder) record(what, text string) {
@@ -90,7 +89,7 @@ func (e *recorder) value(what string, v any) {
 	e.t.Helper()
 	formats := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"}
 	if strings.HasSuffix(what, "client") || what == "mutex" || strings.HasPrefix(what, "live ") {
-		formats = formats[:3] // the others follow pointers, and would race with the client
+		formats = formats[:3] // others follow pointers, and race with the client
 	}
 	for _, format := range formats {
 		e.record(what+" "+format, fmt.Sprintf(format, v))
@@ -182,8 +181,8 @@ func traceTo(e *recorder) *recipes.Trace {
 	}
 }
 
-// useInEveryWay calls a client's methods while its connection and session fail.
-// The returned values must be printed later, when no goroutine uses them.
+// useInEveryWay returns values that may be printed only when no goroutine uses
+// them.
 func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")
@@ -230,8 +229,7 @@ func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Prox
 	return late
 }
 
-// recordStore records the paths and data of all nodes. It omits ACLs, which
-// contain a digest of the password on purpose (see docs/stores/zookeeper.md).
+// recordStore omits ACLs, which contain a digest of the password on purpose.
 func (w *fixture) recordStore(e *recorder) {
 	w.Helper()
 	require.NoError(w, w.raw.AddAuth("digest", []byte("super:zktest")))
@@ -284,8 +282,7 @@ func (w *fixture) fails(e *recorder, password string) {
 	}
 }
 
-// Somebody may pass a data source name in place of the driver's name, or one
-// written for another driver.
+// Somebody may pass a DSN as the driver's name, or to the wrong driver.
 func TestNoMistakeWithADSNRepeatsItsPassword(t *testing.T) {
 	const password = "XYZZYmarker"
 	e := &recorder{t: t, forms: forms("alice", password)}
@@ -331,8 +328,8 @@ func (e *recorder) profiles() {
 	}
 }
 
-// reach records all text reachable from v, also through unexported fields. It
-// cannot see variables captured by closures.
+// reach records all text reachable from v, except in variables captured by
+// closures.
 func (e *recorder) reach(what string, v any) {
 	e.t.Helper()
 	e.walk(what, reflect.ValueOf(v), make(map[visit]bool), 0)
@@ -391,14 +388,12 @@ func (e *recorder) walk(path string, v reflect.Value, seen map[visit]bool, depth
 	}
 }
 
-// foreign reports whether reach must skip values of type t, because they belong
-// to the test, or are guarded by locks that reach does not take.
+// foreign reports whether values of t are the test's own or guarded by locks.
 func foreign(t reflect.Type) bool {
 	return t == reflect.TypeFor[*recorder]() || t.PkgPath() == "log/slog" || strings.HasPrefix(t.PkgPath(), "internal/") || t.PkgPath() == "testing" || t.PkgPath() == "sync" || t.PkgPath() == "time"
 }
 
-// The recorder must find a password where there is one. Otherwise the other
-// tests would pass without proving anything.
+// Without a recorder that finds passwords, the other tests would prove nothing.
 func TestThePasswordWouldBeFound(t *testing.T) {
 	type inner struct{ bytes []byte }
 	type outer struct {
@@ -418,8 +413,7 @@ func TestThePasswordWouldBeFound(t *testing.T) {
 	}
 }
 
-// listener is a testing.TB that records whether a test failed, so that a test
-// can expect a failure.
+// listener records a failure, so that a test can expect it.
 type listener struct {
 	testing.TB
 	failed bool

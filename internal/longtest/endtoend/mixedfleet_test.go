@@ -17,16 +17,16 @@ import (
 	"github.com/dlock-go/dlock"
 )
 
-// fleet is a mix of clients of dlock and of another library. The data source
-// parameter "names" makes dlock name its nodes as that library does.
+// fleet mixes clients of another library with dlock clients that use its node
+// names.
 type fleet struct {
 	names  string
 	labels []string // of the library's locks in foreignLocks
 	start  func(w *fixture) foreignLibrary
 	write  string // kind of the library's write lock
-	read   string // kind of its read lock; empty if it has none
-	// deadlocks is set if a reader of the library also waits for writers
-	// that are behind it in the queue (python-zk/kazoo 649).
+	read   string // kind of its read lock, or empty
+	// deadlocks says that readers also wait for later writers (python-zk/kazoo
+	// 649).
 	deadlocks bool
 }
 
@@ -36,8 +36,7 @@ var fleets = []fleet{
 	{"kazoo", []string{"kazoo `Lock`", "kazoo `WriteLock`", "kazoo `ReadLock`"}, kazoo, "write", "read", true},
 }
 
-// TestNamesOfOtherLibraries does the same as TestLocksOfOtherLibraries, but its
-// clients name their nodes as the other library does.
+// The clients name their nodes as the other library does.
 func TestNamesOfOtherLibraries(t *testing.T) {
 	w := newFixture(t)
 	libraries := make(map[string]foreignLibrary)
@@ -61,8 +60,8 @@ func TestNamesOfOtherLibraries(t *testing.T) {
 		markdown("`names`", "the other lock", "they hold, `Lock`", "they hold, `RLock`", "they want, dlock exclusive", "they want, dlock shared")(rows))
 }
 
-// TestNoUpdateOfAMixedFleetIsLost lets dlock and another library increment a
-// number in a file. While a reader holds the lock, the number must not change.
+// Both libraries increment a number in a file, which must not change under
+// readers.
 func TestNoUpdateOfAMixedFleetIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 4,000 locks of each library")

@@ -15,8 +15,8 @@ import (
 )
 
 type foreignLibrary interface {
-	// take starts to acquire a lock. The channel receives nil once the lock
-	// is held, or an error.
+	// take acquires a lock in the background. The channel receives nil or an
+	// error.
 	take(kind, path string) (id int, outcome <-chan error)
 	release(id int)
 }
@@ -35,13 +35,12 @@ func (w *fixture) soonAfter(outcome <-chan error) error {
 	}
 }
 
-// program runs another library's lock in a child process, which reads orders
-// line by line (see testdata).
+// program is a child process in testdata that takes another library's locks.
 type program struct {
 	w       *fixture
 	in      io.Writer
 	last    int
-	answers [100]chan error // by lock ID: the answer to "take", then the answer to "release"
+	answers [100]chan error // by lock ID, to take and then release
 }
 
 func curator(w *fixture) foreignLibrary {
@@ -114,8 +113,7 @@ func (p *program) take(kind, path string) (id int, outcome <-chan error) {
 	return p.last, p.answers[p.last]
 }
 
-// count makes the program take the lock n times. Each time, the program
-// increments the number in the file or, with a read lock, reads it.
+// count makes the program take the lock n times to increment or read a number.
 func (p *program) count(kind, path string, n int, file string) (outcome <-chan error) {
 	p.w.Helper()
 	p.last++

@@ -11,13 +11,13 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// A queue is a container node, which ZooKeeper deletes some time after the
-// queue became empty. The next lock must recreate it.
+// ZooKeeper deletes an empty queue, a container node, and the next lock
+// recreates it.
 func TestAQueueThatTheServerHasRemovedCostsFourRequestsMore(t *testing.T) {
 	w := newFixtureOn(t, zktest.Start(t, zktest.WithContainerCheck(5*time.Millisecond)))
 	m := w.client("web1", "").RWMutex("q")
 	var token int64
-	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: not checked; the first Lock makes other requests, too
+	for _, expected := range []int64{0, 2 + 4, 2 + 4} { // 0: unchecked, since the first Lock costs more
 		before := w.server.Requests(t)
 		l, err := m.Lock(t.Context())
 		require.NoError(t, err)

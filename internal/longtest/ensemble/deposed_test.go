@@ -13,10 +13,7 @@ import (
 
 func other(a, b int) int { return 3 - a - b }
 
-// A server that is cut off, stopped or deposed may still answer clients whose
-// sessions the other servers have expired. A holder on such a server must learn
-// of its loss before another client gets the lock. Until then the holder sends
-// reads and Syncs, which must not renew its lease.
+// A failing server may answer reads and Syncs, which must not renew the lease.
 func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	atLeader := func(leader, _ int) int { return leader }
@@ -24,7 +21,7 @@ func TestHolderOnAFailingServerIsToldBeforeTheNextGrant(t *testing.T) {
 	for name, c := range map[string]struct {
 		syncLimit int // half seconds until a cut-off server stops answering
 		timeout   time.Duration
-		rounds    int // in each, the fault hits at another time between writes
+		rounds    int // the fault hits at another time in each
 		at        func(leader, follower int) int
 		fail      func(e *zktest.Ensemble, leader, follower int)
 	}{

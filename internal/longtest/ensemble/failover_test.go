@@ -14,9 +14,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// One client holds another lock, which it must keep during short outages. If a
-// fault of ZooKeeper makes the servers diverge (see package survey), the test
-// starts over with new servers.
+// If a fault of ZooKeeper makes the servers diverge, the test starts over.
 func TestServersAreKilledOneByOneAndNoLockHasTwoHolders(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -85,7 +83,7 @@ func killOneByOne(t *testing.T) (diverged bool) {
 }
 
 // requireDivergence fails the test unless the servers have diverged, the only
-// accepted reason why clients may be stuck.
+// excuse for stuck clients.
 func requireDivergence(t *testing.T, e *zktest.Ensemble, queue string) {
 	t.Helper()
 	differences, last := survey.Find(e, []string{queue})
@@ -136,13 +134,12 @@ func (h *steadyHolder) await(t *testing.T) {
 	eventually(t, "the store answers the holder", func() bool { return h.lock.Err() != nil || answers(h.client) })
 }
 
-// quick is the longest outage in which the holder must keep its lock. Leases
-// last nine seconds here. The latest renewal may be 3.75 s old and reconnecting
-// takes one second, which leaves 4.25 s, less a margin.
+// quick is an outage that a nine-second lease, renewed 3.75 s earlier, must
+// survive.
 const quick = 3 * time.Second
 
-// requireHeld fails the test if the holder has lost its lock in an outage of at
-// most quick. After a loss in a longer outage, the holder locks again.
+// requireHeld requires the lock after a short outage, and locks again after a
+// loss.
 func (h *steadyHolder) requireHeld(t *testing.T, outage time.Duration) {
 	t.Helper()
 	err := h.lock.Err()

@@ -28,7 +28,7 @@ type grant struct {
 	at         time.Time
 	holderErr  error // Err of the previous holder's lock
 	holderLost bool  // Lost of the previous holder's lock was closed
-	stalled    bool  // a stall of the machine may have delayed Lost
+	stalled    bool  // a stall may have delayed Lost
 }
 
 func contend(t testing.TB, name, holderDSN, nextDSN string) *handover {

@@ -34,14 +34,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// stalls detects moments in which this process gets no CPU time. Timers are
-// late then, which is not the fault of the lock.
+// stalls detects moments without CPU time, in which timers are late.
 type stalls struct {
 	tick, stall atomic.Int64 // in Unix nanoseconds
 }
 
-// noticeable is the shortest stall that is recorded. It exceeds the usual delay
-// of a timer on a busy machine.
+// noticeable exceeds the usual delay of a timer on a busy machine.
 const noticeable = 100 * time.Millisecond
 
 func watchStalls(t testing.TB) *stalls {
@@ -83,8 +81,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// ensemble starts three servers. A server that is cut off keeps answering for
-// syncLimit ticks of half a second each.
+// A server that is cut off keeps answering for syncLimit ticks of half a
+// second.
 func ensemble(t testing.TB, syncLimit int) *zktest.Ensemble {
 	t.Helper()
 	return zktest.StartEnsemble(t, 3, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": strconv.Itoa(syncLimit)}))

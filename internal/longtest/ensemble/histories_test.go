@@ -27,8 +27,7 @@ var lasting = flag.Duration("histories", 12*time.Second, "how long the faults of
 
 const historyTimeout = 2 * time.Second
 
-// route is the way of one session to the servers. The session has its own proxy
-// to each of them, so that a fault can hit a single client.
+// route gives a session its own proxies, so that a fault can hit it alone.
 type route struct {
 	proxies []*zktest.Proxy
 	servers []string
@@ -49,8 +48,8 @@ func (r route) each(f func(*zktest.Proxy)) {
 	}
 }
 
-// expire makes the servers end the session. Meanwhile it refuses connections,
-// because a client that reconnects in time keeps its session.
+// expire refuses connections, because a client that reconnects in time keeps
+// its session.
 func (r route) expire() {
 	sessions := r.now().Sessions()
 	if len(sessions) == 0 || sessions[len(sessions)-1].ID == 0 {
@@ -108,9 +107,8 @@ func (c *routed) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// remove deletes nodes as an operator would. If the request fails, it may still
-// take effect later, but not after another write of the same session. Therefore
-// remove goes on to write until the store answers.
+// After a failure, remove writes until the store answers, so that no deletion
+// comes late.
 func (c *routed) remove(queue string, nodes []string, more ...any) {
 	for _, name := range nodes {
 		more = append([]any{&zk.DeleteRequest{Path: c.chroot + "/" + queue + "/" + name, Version: -1}}, more...)
@@ -162,8 +160,7 @@ func makeHistories(t *testing.T, s history.Store, addrs []string, chroot func(te
 	history.Run(t, s)
 }
 
-// In the cases "queues that go" and "queues with few nodes", queues in use are
-// removed and recreated, by the server or because their sequences are used up.
+// In the two cases about queues, queues in use are removed and recreated.
 func TestHistoriesOnZooKeeper(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

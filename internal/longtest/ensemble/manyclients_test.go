@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The server has a short accept queue. Some lock libraries give up in this
-// situation, or leave nodes behind.
+// With a short accept queue, some lock libraries give up or leave nodes behind.
 func TestTwoHundredClientsThatStartAtOnceAllGetTheLock(t *testing.T) {
 	t.Parallel()
 	const clients = 200
@@ -65,7 +64,7 @@ func (c *crowd) lock(m *dlock.RWMutex, start <-chan struct{}) {
 		c.held.Add(1)
 		c.inside.Add(-1)
 		if err := l.Unlock(); err != nil {
-			assert.ErrorIs(c.t, err, dlock.ErrUnavailable) // on a busy machine the release may be confirmed late
+			assert.ErrorIs(c.t, err, dlock.ErrUnavailable) // a busy machine may confirm the release late
 		}
 	})
 }

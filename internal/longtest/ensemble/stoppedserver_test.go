@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A short delay of the disks must not cost the holder its lock. After a long
-// one it must give up the lock, although the servers may keep its session.
+// After a long delay, the holder must give up although its session may survive.
 func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	zktest.RequireSlowDisk(t)
@@ -44,10 +43,8 @@ func TestHolderOnServersWithSlowDisksIsToldBeforeTheNextGrant(t *testing.T) {
 	logMargins(t, "slow disks", margins(t, []*handover{h}))
 }
 
-// While the disks stall, all leases end, including those of the waiters. Then
-// the waiters join the queue again, and there is never a second holder. The
-// test does not run in parallel with others, because a holder that gets no CPU
-// time would lose the lock before the disks stall.
+// The test runs alone, because a holder without CPU time would lose its lock
+// early.
 func TestWaitersOnServersWhoseDisksStallJoinAgain(t *testing.T) {
 	zktest.RequireSlowDisk(t)
 	const waiters, timeout = 100, 6 * time.Second

@@ -14,9 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// A deposed leader still answers sync requests and reports events for a while,
-// although the new leader expires the session. It cannot answer writes, which
-// alone renew the lease of a waiter.
+// A deposed leader answers sync requests, but not writes, which alone renew a
+// waiter's lease.
 
 // deposable is an ensemble whose leader keeps serving after another was
 // elected.
@@ -28,22 +27,22 @@ type deposable struct {
 	others  []string // addresses of the servers that elect another leader
 }
 
-// Other clients have a longer session timeout, because a deposed leader that
-// tries to expire a session waits for a quorum, and answers no more syncs.
+// Other sessions outlast the test, because a deposed leader that expires one
+// stops answering syncs.
 const (
 	waiterParams = "/w?session_timeout=4s"
 	otherParams  = "/w?session_timeout=90s"
 )
 
-// onEachDeposedServer runs a test with a waiter on a deposed leader, and again
-// with a waiter on a follower of that leader.
+// onEachDeposedServer runs a test with a waiter on a deposed leader and on its
+// follower.
 func onEachDeposedServer(t *testing.T, test func(d *deposable)) {
 	t.Parallel()
 	for name, servers := range map[string]int{"the leader": 3, "its follower": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// With this syncLimit, a server that is cut off from the others
-			// still answers its clients for 45 s, long enough for the test.
+			// With this syncLimit, a server that is cut off answers clients for
+			// 45 s.
 			e := zktest.StartEnsemble(t, servers, zktest.WithConfig(map[string]string{"initLimit": "3", "syncLimit": "90"}))
 			d := &deposable{Ensemble: e, t: t, at: e.Leader(t)}
 			d.deposed = []int{d.at}
@@ -136,8 +135,7 @@ func (c *contender) lock(t *testing.T) *dlock.Lock {
 	return nil
 }
 
-// held returns a held lock, a waiter, and the waiter's proxy. The waiter uses
-// the server d.at, and the holder only servers that will not be deposed.
+// held returns a lock, a waiter on the server d.at, and the waiter's proxy.
 func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.Proxy) {
 	d.t.Helper()
 	first, err := open(d.t, dsn(otherParams, d.others...)).RWMutex("q").Lock(within(d.t))
@@ -149,8 +147,8 @@ func (d *deposable) held(ctx context.Context) (*dlock.Lock, *contender, *zktest.
 	return first, waiter, proxy
 }
 
-// holdBack unlocks the lock. The proxy withholds the event from the waiter
-// until the returned function is called.
+// holdBack unlocks the lock, but withholds the event from the waiter until
+// release.
 func holdBack(t *testing.T, proxy *zktest.Proxy, l *dlock.Lock) (release func()) {
 	t.Helper()
 	events := proxy.HoldEvents()
@@ -175,9 +173,8 @@ func TestWaiterThatWasGrantedTheLockIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// A waiter receives the event of a release only after its server was cut off,
-// and takes the lock without a request. Its lease must end before the new
-// leader grants the lock to the next contender.
+// The event of the release reaches the waiter only after its server was cut
+// off.
 func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t
@@ -203,11 +200,8 @@ func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// A waiter receives the event of a release only after the store has ended its
-// session and granted the lock to the next contender.
-//
-// The test delivers the event after answers that the server sent later. In the
-// right order, it would arrive while the session is certainly alive.
+// The event arrives out of order, because in order it would find the session
+// alive.
 func TestALateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

@@ -27,8 +27,8 @@ type setting struct {
 type locker interface {
 	// lock returns the token 0 if the lock has none.
 	lock(ctx context.Context) (token int64, err error)
-	// check returns an error if the contender can tell, without asking a
-	// server, that it does not hold the lock.
+	// check returns an error if the contender knows of a loss without a
+	// request.
 	check() error
 	// unlock returns an error if it can tell that the lock was no longer held.
 	unlock(ctx context.Context) error
@@ -40,7 +40,7 @@ type contender struct {
 	t testing.TB
 	locker
 	token   int64
-	waiting chan struct{} // capacity 1; receives a value when a call has to wait
+	waiting chan struct{} // receives when a call waits; capacity 1
 	locked  chan error
 	stop    string        // name of the step at which reach blocks
 	at      chan struct{} // see reach
@@ -63,8 +63,7 @@ func (c *contender) wait() {
 	}
 }
 
-// reach blocks if place is c.stop. The test receives from c.at once to see
-// that, and a second time to let the contender go on.
+// reach blocks at c.stop until the test has received twice from c.at.
 func (c *contender) reach(place string) {
 	for i := 0; i < 2 && c.stop == place; i++ {
 		select {
@@ -124,8 +123,7 @@ func (c *contender) waits() bool {
 
 func (c *contender) gives() error { return c.unlock(c.t.Context()) }
 
-// A resource is what the lock protects. It refuses a write with a lower token
-// than an earlier write. Locks without tokens always write with token 0.
+// A resource refuses a write with a lower token than an earlier write.
 type resource struct{ token int64 }
 
 func (r *resource) write(c *contender) (accepted bool) {

@@ -65,15 +65,13 @@ func (l *dlocker) check() error                 { return l.held.Err() }
 func (l *dlocker) unlock(context.Context) error { return l.held.Unlock() }
 func (l *dlocker) close() error                 { return l.client.Close() }
 
-// An onDB is the common part of locks in a database. Its method check always
-// returns nil, because only a statement to the server would reveal a loss.
+// An onDB cannot check for a loss without a statement to the server.
 type onDB struct{ *sql.DB }
 
 func (onDB) check() error   { return nil }
 func (l onDB) close() error { return l.Close() }
 
-// A rowLock is a row with a unique key: whoever inserts it holds the lock.
-// Contenders delete rows that are too old.
+// A rowLock is held by whoever inserted a row. Contenders delete old rows.
 type rowLock struct {
 	onDB
 	setting
@@ -101,8 +99,7 @@ func (l *rowLock) unlock(ctx context.Context) error {
 	return err
 }
 
-// A forUpdate is a row locked by an open transaction. The lock ends when the
-// server notices that the connection has ended.
+// A forUpdate is a row locked by a transaction, which ends with its connection.
 type forUpdate struct {
 	onDB
 	tx *sql.Tx
@@ -120,8 +117,8 @@ func (l *forUpdate) unlock(ctx context.Context) error {
 	return errors.Join(err, l.tx.Commit())
 }
 
-// An advisory is a lock in the memory of the PostgreSQL server. It belongs to a
-// connection, on which it can be taken again while it is held.
+// An advisory is a lock in PostgreSQL's memory that its connection can take
+// again.
 type advisory struct {
 	onDB
 	conn *sql.Conn
@@ -142,8 +139,8 @@ func (l *advisory) unlock(ctx context.Context) (err error) {
 	return errors.Join(err, l.conn.Close())
 }
 
-// A keyLock is a lock on Redis: whoever sets the key holds it. Its kinds are
-// the stages in which such locks usually evolve:
+// A keyLock is a Redis key, set by its holder. Its kinds are the stages in
+// which such locks usually evolve:
 //
 //   - "setnx": SETNX, and DEL to unlock.
 //   - "setnx, expire": SETNX, then EXPIRE.
@@ -234,8 +231,7 @@ func (l *keyLock) unlock(ctx context.Context) error {
 
 func (l *keyLock) close() error { return l.server.Close() }
 
-// A redlock is the lock "script" on several independent Redis masters. A
-// contender holds it if it has set the key on a majority of them in time.
+// A redlock is held by whoever sets the key on most masters in time.
 type redlock struct {
 	setting
 	masters []*redis.Client
@@ -247,7 +243,7 @@ type redlock struct {
 func newRedlock(s setting, c *contender) *redlock {
 	l := &redlock{setting: s, value: rand.Text(), c: c}
 	for _, addr := range s.servers {
-		const limit = 2 * time.Second // time limit for a master that does not answer
+		const limit = 2 * time.Second // for a master that does not answer
 		l.masters = append(l.masters, redis.NewClient(&redis.Options{
 			Addr: addr, MaxRetries: -1, DialTimeout: limit, ReadTimeout: limit, WriteTimeout: limit,
 		}))

@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// TestForUpdateOutlivesItsMachine cuts off the holder. The server keeps the
-// lock, because by default only the operating system detects this, after hours.
+// By default only the operating system detects a lost client, after hours.
 func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -28,8 +27,8 @@ func TestForUpdateOutlivesItsMachine(t *testing.T) {
 	require.Equal(t, "0", server.SQL(t, "SELECT reset_val FROM pg_settings WHERE name = 'tcp_keepalives_idle'"), "the operating system decides")
 }
 
-// TestAnAdvisoryUnlockGoesToAnotherConnection makes pgbouncer send the unlock
-// over another connection than the lock, so that the lock outlives its holder.
+// Through pgbouncer, the unlock goes over another connection, so the lock
+// outlives its holder.
 func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	t.Parallel()
 	on := pgbouncer(2)(t)
@@ -48,8 +47,8 @@ func TestAnAdvisoryUnlockGoesToAnotherConnection(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 }
 
-// TestGetThenDel lets the key expire after the holder has compared its value,
-// so that the holder deletes the next holder's key. A script has no such gap.
+// The key expires between GET and DEL, so that the next holder's key is
+// deleted.
 func TestGetThenDel(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -68,8 +67,7 @@ func TestGetThenDel(t *testing.T) {
 	require.NoError(t, b.check(), "two holders")
 }
 
-// TestAWatchdogOutlivesTheWork cuts off A while it unlocks. A's watchdog then
-// extends the key for as long as the process lives.
+// A is cut off while it unlocks, and its watchdog goes on extending the key.
 func TestAWatchdogOutlivesTheWork(t *testing.T) {
 	t.Parallel()
 	const kind = "watchdog until unlocked"

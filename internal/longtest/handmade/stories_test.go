@@ -19,11 +19,11 @@ import (
 const (
 	soon  = 500 * time.Millisecond
 	never = time.Hour
-	short = 4 * time.Second  // timeout of a session whose end a test waits for
-	long  = 10 * time.Second // timeout of a session that must not end, even on a busy machine
+	short = 4 * time.Second  // for sessions whose end a test awaits
+	long  = 10 * time.Second // for sessions that must survive a busy machine
 )
 
-// A store makes the setting for a lock of the given kind on a test's servers.
+// A store makes the setting for a kind of lock on a test's servers.
 type store func(kind string, expiry time.Duration) setting
 
 func on(dlock string, hand ...string) store {
@@ -97,8 +97,7 @@ func five(t testing.TB) store {
 	return redisAt(addrs...)
 }
 
-// TestADeadHolder ends A's connections while it holds the lock. A lock without
-// an expiry stays, even if A was just about to set one.
+// A lock without an expiry stays, even if its holder was about to set one.
 func TestADeadHolder(t *testing.T) {
 	for kind, on := range map[string]func(testing.TB) store{
 		"row": postgres, "row in SQLite": sqlite, "setnx": onRedis, "setnx, expire": onRedis,
@@ -129,12 +128,11 @@ func TestADeadHolder(t *testing.T) {
 	}
 }
 
-// TestAPausedHolder lets A pause after it has checked its lock, for longer than
-// the lock lasts.
+// A pauses after a check of its lock, for longer than the lock lasts.
 func TestAPausedHolder(t *testing.T) {
 	for kind, c := range map[string]struct {
 		on       func(testing.TB) store
-		thirdOne bool // A's unlock lets C in although B holds the lock
+		thirdOne bool // A's unlock lets C in beside B
 	}{
 		"row": {postgres, true}, "row in SQLite": {sqlite, true}, "setnx, expire": {onRedis, true}, "set nx px": {onRedis, true},
 		"get, del": {onRedis, false}, // harmless here; see TestGetThenDel
@@ -152,7 +150,7 @@ func TestAPausedHolder(t *testing.T) {
 			b.holds()
 			require.True(t, r.write(b))
 			require.True(t, r.write(a), "the late write")
-			_ = a.gives() // some locks report here that they were no longer held
+			_ = a.gives() // some locks report the loss here
 			require.Equal(t, c.thirdOne, !third.waits())
 			require.NoError(t, b.check())
 		})
@@ -185,12 +183,11 @@ type ending int
 
 const (
 	kept        ending = iota // A keeps the lock, and B waits
-	told                      // A knows of its loss, and its late write is refused
-	overwritten               // two holders, and A's late write reaches the resource
+	told                      // A is told, and its write refused
+	overwritten               // two holders, and A's late write succeeds
 )
 
-// A scene prepares the stores of A and B. The function event, which it returns,
-// is called while A holds the lock.
+// A scene prepares the stores. Its event is called while A holds the lock.
 type scene func(t testing.TB) (a, b store, event func(a *contender))
 
 func TestTwoHolders(t *testing.T) {
@@ -320,8 +317,8 @@ func forgets(t testing.TB) (a, b store, _ func(*contender)) {
 	return a, a, func(*contender) { restart(server) }
 }
 
-// twoMajorities cuts A off from the fourth and the fifth server. A holds the
-// lock on the other three, until the third one forgets it.
+// twoMajorities lets A lock three of five servers, one of which forgets the
+// lock.
 func twoMajorities(forget func(*redistest.Server)) scene {
 	return func(t testing.TB) (a, b store, _ func(*contender)) {
 		servers, addrs := masters(t, 5)

@@ -19,8 +19,7 @@ var stores = []string{
 	"redis", "postgres", "mysql", "sqlite", "nats",
 }
 
-// broken is the number of deliberately broken locks whose histories are
-// recorded. At least one history of each must be refused.
+// broken is how many deliberately broken locks must have a refused history.
 const broken = 20
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }

@@ -42,8 +42,7 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s still %v", who, o.Mode)
 }
 
-// holder is one held Lock. After a re-entry a contender has more than one, and
-// loses all of them together.
+// holder is one held Lock. A contender loses all its Locks together.
 type holder struct {
 	hold, handle int
 	mode         dlock.Mode
@@ -58,8 +57,8 @@ func (h holder) compare(o holder) int {
 type state struct {
 	holders []holder // sorted by hold, then by handle
 	top     int64    // highest token granted
-	fence   int64    // highest token granted to a writer or for semaphore units
-	cleared int64    // highest token of a removed queue; later grants exceed it
+	fence   int64    // highest token of a writer or semaphore
+	cleared int64    // highest of a removed queue; grants exceed it
 }
 
 func (s state) String() string {
@@ -107,8 +106,8 @@ func (s state) readable() bool {
 	return !slices.ContainsFunc(s.holders, func(h holder) bool { return h.mode == dlock.Exclusive || h.units > 0 })
 }
 
-// free returns how many units of the semaphore are free. No unit is free while
-// the read-write lock of the same name is held.
+// free returns the free units, none while the read-write lock of that name is
+// held.
 func (s state) free() int {
 	n := history.Units
 	for _, h := range s.holders {
@@ -181,9 +180,8 @@ func (s state) reenter(o operation) (bool, state) {
 	return true, s.add(o)
 }
 
-// lower applies an Unlock or a Downgrade. If o.Maybe is set, the lock may have
-// been lost before. An Unlock then keeps the contender's last Lock, so that the
-// Loss in the history has something to remove.
+// lower applies an Unlock or Downgrade. With o.Maybe, an Unlock keeps the
+// contender's last Lock, so that the history's Loss has something to remove.
 func (s state) lower(o operation) (bool, state) {
 	at, found := s.find(o)
 	switch {

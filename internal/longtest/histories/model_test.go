@@ -15,8 +15,8 @@ const (
 	w = dlock.Exclusive
 )
 
-// The functions below make operations on one queue. Their parameters call and
-// ret are the logical times at which the operation began and ended.
+// The parameters call and ret are the logical times of an operation's start and
+// end.
 
 func at(call, ret int64, o history.Operation) porcupine.Operation {
 	o.Actor, o.Queue, o.Call, o.Return = o.Hold, "q", call, ret

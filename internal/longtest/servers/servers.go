@@ -112,8 +112,8 @@ var links = []Fault{
 	})},
 }
 
-// cut returns a network fault for an ensemble of three. It calls fail with a
-// random follower, and at most once in each group of faults.
+// cut returns a fault for a random follower of three servers, at most once in
+// each group.
 func cut(fail func(s *Servers, follower int)) func(*Servers) (func(), string) {
 	return func(s *Servers) (func(), string) {
 		if !s.Reserve("links") {

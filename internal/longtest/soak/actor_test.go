@@ -13,8 +13,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Each actor has its own host name, so that node names stay unique even if an
-// operator removes a queue and its sequence starts over.
+// An actor's own host name keeps its node names unique when a sequence starts
+// over.
 type actor struct {
 	*worker
 	random *rand.Rand
@@ -121,8 +121,8 @@ func (a *actor) holdLong() {
 		if h.lock.Mode() == dlock.Exclusive {
 			a.increment(h)
 		}
-		// After a loss, Unlock ends the session. In half of the cases, wait
-		// first, so that the servers expire the session instead.
+		// Unlock ends a lost session. In half of the cases, the servers expire
+		// it first.
 		if h.lock.Err() != nil && a.random.IntN(2) == 0 {
 			a.pause(5 * time.Second) // longer than any session timeout
 		}
@@ -185,8 +185,7 @@ func (a *actor) must(err error) {
 	}
 }
 
-// increment adds one to both counters of a lock. It pauses before the write, as
-// if the write went over a network.
+// increment pauses before the write, as if the write went over a network.
 func (a *actor) increment(h *hold) {
 	count, err := h.checked.begin(h.lock.Token(), h.id)
 	if err != nil {
@@ -212,9 +211,7 @@ func (a *actor) increment(h *hold) {
 	}
 }
 
-// waitForStop blocks before a write if the test has asked for it, so that the
-// test can stop the process at this point. (A process that sent SIGSTOP to
-// itself would run on for a moment.)
+// waitForStop blocks so that the test can stop the process before a write.
 func (a *actor) waitForStop(h *hold) bool {
 	order := a.halt.Load()
 	if order == nil || *order != h.name || !a.halt.CompareAndSwap(order, nil) {
@@ -239,9 +236,8 @@ func (a *actor) readTwice(h *hold) {
 	}
 }
 
-// refused handles a token that the counter has refused. If the lock reports no
-// loss, there are two holders. Only tamperedLock may have two, for a moment,
-// because an operator removes its nodes.
+// A refused token means two holders, unless the lock is lost or an operator
+// interfered.
 func (a *actor) refused(h *hold, err error) {
 	if !errors.Is(err, errStale) {
 		a.must(err)

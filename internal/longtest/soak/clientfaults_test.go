@@ -16,8 +16,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// faultKind is a kind of fault. The function heal, which inject returns, is nil
-// if no target was left.
+// faultKind is a kind of fault. Without a target, inject returns a nil heal.
 type faultKind struct {
 	name   string
 	alone  bool // never combined with other faults
@@ -33,8 +32,8 @@ func kindsHere() []faultKind {
 	return slices.DeleteFunc(kinds, func(k faultKind) bool { return !regexp.MustCompile(*faults).MatchString(k.name) })
 }
 
-// reserveMember picks a random member that fulfils the given condition and that
-// no other fault of the group affects. It returns nil if there is none.
+// reserveMember returns a random suitable member that no other fault affects,
+// or nil.
 func (s *round) reserveMember(may func(*member) bool) *member {
 	for _, i := range s.random.Perm(len(s.members)) {
 		if m := s.members[i]; may(m) && s.targets.Reserve(m.name) {
@@ -99,9 +98,8 @@ func fillAcceptQueue(s *round) (func(), string) {
 	return end, fmt.Sprintf("server %d with a full accept queue", i)
 }
 
-// stopAtWrite stops a worker between its last check of the lock and its write.
-// The worker's session expires, and another worker takes the lock and writes.
-// When the first one goes on, only a fencing token prevents a lost update.
+// stopAtWrite stops a worker just before its write, which only fencing can then
+// refuse.
 func stopAtWrite(s *round) (func(), string) {
 	m := s.reserveMember(func(m *member) bool { return m.actors > 0 })
 	name := briefLocks[s.random.IntN(len(briefLocks)-1)]
@@ -125,7 +123,7 @@ func stopAtWrite(s *round) (func(), string) {
 		s.must(err)
 		return now.Writes > before.Writes && with.Token > token
 	})
-	s.must(m.order("write")) // waits in the pipe until the worker is resumed
+	s.must(m.order("write")) // read once the worker is resumed
 	s.must(m.signal(syscall.SIGCONT))
 	if s.diverged() {
 		return nil, ""

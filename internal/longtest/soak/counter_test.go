@@ -12,9 +12,7 @@ import (
 	"syscall"
 )
 
-// counter is a number in a file, which processes increment in two steps: read
-// and write. The file also counts the writes. If no update is lost, the number
-// and the count are equal. Methods are atomic, even if the process is killed.
+// A lost update makes a counter's number differ from its count of writes.
 type counter struct{ name string }
 
 type tally struct {
@@ -42,8 +40,8 @@ func counterFile(dir, lock, kind string) string {
 	return filepath.Join(dir, strings.ReplaceAll(lock, "/", "-")+"."+kind)
 }
 
-// begin reads the number for a new writer, and rejects all lower tokens from
-// then on.
+// begin reads the number for a new writer, and rejects lower tokens from then
+// on.
 func (c counter) begin(token, owner int64) (int64, error) {
 	return c.step(func(t *tally) error {
 		if err := t.refuse(token, max(t.Token, t.Reader)); err != nil {
@@ -68,8 +66,7 @@ func (c counter) write(count, token int64) error {
 	return err
 }
 
-// readAs reads the number unless a later writer has begun. From then on, begin
-// and write reject lower tokens; readAs does not.
+// readAs reads the number, after which begin and write reject lower tokens.
 func (c counter) readAs(token, _ int64) (int64, error) {
 	return c.step(func(t *tally) error {
 		if err := t.refuse(token, t.Token); err != nil {
@@ -102,8 +99,7 @@ func (t *tally) refuse(token, than int64) error {
 	return nil
 }
 
-// step applies the function do to the file. It returns the number from before,
-// and holds a file lock, which the system releases if the process is killed.
+// step applies do under a file lock, and returns the number from before.
 func (c counter) step(do func(*tally) error) (int64, error) {
 	f, err := os.OpenFile(c.name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -128,7 +124,7 @@ func (c counter) step(do func(*tally) error) (int64, error) {
 	if _, err := binary.Encode(record, binary.BigEndian, t); err != nil {
 		return 0, err
 	}
-	_, err = f.WriteAt(record, 0) // a small write is atomic even if the process is killed
+	_, err = f.WriteAt(record, 0) // atomic even if the process is killed
 	return was.Count, errors.Join(refused, err)
 }
 

@@ -16,12 +16,12 @@ type figures struct {
 	seed               uint64
 	rounds             int
 	violations         int
-	diverged           int // rounds that ended early because the servers had diverged
+	diverged           int // rounds ended early by diverged servers
 	processes          int
-	counts             map[string]int // sums of the workers' counts, without workers that were killed
+	counts             map[string]int // sums of the counts of surviving workers
 	injected           map[string]int
 	checked, unchecked tally         // of all counters
-	recovery           time.Duration // longest time from a heal until every member had acquired a lock
+	recovery           time.Duration // longest until each member had a lock
 	recoveryAfter      string
 }
 

@@ -19,8 +19,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// member is a worker's position in the team. If a fault kills the worker
-// process, a new one takes its position.
+// member is a team position, in which a new process replaces a killed one.
 type member struct {
 	name    string
 	timeout time.Duration // session timeout
@@ -61,8 +60,8 @@ func (m *member) start(chroot string, limit int, seed uint64) error {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), workerVariable+"="+string(text), "GOTRACEBACK=all")
 	cmd.Stderr = stderr
-	// When the test binary dies, the worker exits because its input ends or, if
-	// it is stopped, because its orphaned process group gets SIGHUP.
+	// A stopped worker ends with the test binary, because its orphaned group
+	// gets SIGHUP.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if m.orders, err = cmd.StdinPipe(); err != nil {
 		return err

@@ -25,8 +25,7 @@ var operatorFaults = []faultKind{
 	{name: "operator removes a queue", last: true, inject: operatorFault("queue removed", (*operator).removeQueue)},
 }
 
-// operatorFault returns a fault that calls do until it succeeds, because other
-// faults may keep the servers from answering.
+// operatorFault repeats do until it succeeds, because servers may not answer.
 func operatorFault(what string, do func(*operator) bool) func(*round) (func(), string) {
 	return func(s *round) (func(), string) {
 		if !s.targets.Reserve("tampered") {

@@ -58,8 +58,7 @@ func TestNothingIsLostWhileEverythingFails(t *testing.T) {
 	fmt.Printf("\n%s\n", f.table())
 }
 
-// startServers sets a syncLimit of 5 s, which is longer than any session
-// timeout. A server that is cut off serves its clients for that long.
+// startServers sets a syncLimit of 5 s, which exceeds every session timeout.
 func startServers(t *testing.T) *zktest.Ensemble {
 	zktest.Require(t)
 	opts := []zktest.Option{

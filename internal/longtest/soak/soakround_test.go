@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// Workers without actors seldom write. If their server is cut off from its
-// leader, it still answers reads, which must not prolong the session's lease.
+// Workers without actors seldom write, and reads from a cut-off server must not
+// prolong leases.
 var team = []struct {
 	timeout time.Duration // session timeout
 	actors  int           // how many goroutines take locks briefly
@@ -47,21 +47,21 @@ type round struct {
 	seed     uint64
 	number   int
 	chroot   string
-	dir      string // for the counters and the files of the workers
+	dir      string // for counters and workers' files
 	members  []*member
 	figures  *figures
 
 	targets *servers.Servers // targets of the current group of faults
 
-	// stuck lists what did not happen in time. Unless the servers have
-	// diverged, the lock is to blame.
+	// stuck lists what was late. Unless the servers have diverged, the lock is
+	// to blame.
 	stuck       []string
-	differences []string // lasting differences between the servers; empty unless they have diverged
+	differences []string // how the servers have diverged
 	lastSurvey  string
 }
 
-// playRound returns true if the servers disagree for good: the round then ended
-// early, and the ensemble is unusable.
+// playRound returns true if the servers have diverged and the ensemble is
+// unusable.
 func playRound(t *testing.T, e *zktest.Ensemble, seed uint64, number int, dir string, f *figures) (diverged bool) {
 	s := &round{t: t, ensemble: e, seed: seed, number: number, dir: dir, figures: f,
 		random: source(seed, number), chroot: fmt.Sprintf("/soak%d", number)}
@@ -132,8 +132,7 @@ func (s *round) await(what string, ok func() bool) {
 	}
 }
 
-// notWithin fails the test, unless the servers have diverged. If it returns,
-// the caller must cut the round short.
+// If notWithin returns, the servers have diverged and the round must end.
 func (s *round) notWithin(what string) {
 	s.t.Helper()
 	s.stuck = append(s.stuck, what)
@@ -145,8 +144,7 @@ func (s *round) notWithin(what string) {
 	}
 }
 
-// allAcquire returns a function that reports whether every member has acquired
-// a lock since the call. It ignores members that contend only for long locks.
+// The result of allAcquire ignores members that contend only for long locks.
 func (s *round) allAcquire() func() bool {
 	was := make([]uint64, len(s.members))
 	for i, m := range s.members {
@@ -168,8 +166,8 @@ func (s *round) work() {
 	for len(kinds) > 0 && !s.diverged() {
 		kinds = s.injectGroup(kinds)
 	}
-	// A slow machine takes longer, which is no failure as long as every
-	// member acquires locks.
+	// A slow machine takes longer, which is no failure while all members
+	// acquire locks.
 	for *faults == "" && !s.longEnough() && !s.diverged() {
 		s.await("every member gets a lock", s.allAcquire())
 	}
@@ -233,8 +231,8 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves each member to a random server. Otherwise all would end up
-// on the server that failed least.
+// distribute moves the members, which would gather on the server that failed
+// least.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))
@@ -260,8 +258,8 @@ func (s *round) distribute() {
 	s.await("every member acquires a lock after moving to another server", s.allAcquire())
 }
 
-// howLong returns how long a group of faults lasts. In half of the cases it is
-// longer than every session timeout; in the others some sessions survive.
+// Half of the faults outlast every session timeout. In the others, some
+// sessions survive.
 func (s *round) howLong() time.Duration {
 	if s.random.IntN(2) == 0 {
 		return between(s.random, 500*time.Millisecond, 4*time.Second)
@@ -295,8 +293,8 @@ func (s *round) close() {
 	})
 }
 
-// finishWorkers lets every worker finish. If the servers have diverged, so that
-// a worker cannot finish, it kills the remaining ones.
+// finishWorkers kills the remaining workers if diverged servers keep one from
+// finishing.
 func (s *round) finishWorkers() {
 	for _, m := range s.members {
 		if !s.diverged() {

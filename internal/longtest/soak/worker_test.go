@@ -32,14 +32,13 @@ const workerVariable = "DLOCK_TEST_SOAK_WORKER"
 
 type settings struct {
 	DSN    string
-	Name   string // prefix of host names and of the worker's files
+	Name   string // prefix of host names and file names
 	Dir    string // for the counters and the worker's files
 	Seed   uint64
 	Actors int
 }
 
-// file opens one of the worker's files: the client's log, progress (the number of
-// acquisitions), faults (what is wrong, one a line), and counts.
+// file opens the worker's log, progress, faults or counts file.
 func (s *settings) file(kind string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(s.Dir, s.Name+"."+kind), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 }
@@ -47,8 +46,7 @@ func (s *settings) file(kind string) (*os.File, error) {
 // stuck begins the report of a fault that is excused if the servers diverged.
 const stuck = "stuck: "
 
-// Brief locks are held for milliseconds, and long locks for seconds, so that
-// every fault hits a held lock. An operator removes only nodes of tamperedLock.
+// Long locks are held for seconds, so that every fault hits a held lock.
 var (
 	briefLocks = []string{"a", "b/c", tamperedLock}
 	longLocks  = []string{"long/0", "long/1", "long/2"}
@@ -57,8 +55,8 @@ var (
 
 const tamperedLock = "tampered"
 
-// waitLimit bounds each wait of the test. It is generous, because servers on a
-// busy machine with a slow disk may need minutes to elect a leader.
+// waitLimit is generous, because busy servers may take minutes to elect a
+// leader.
 const waitLimit = 5 * time.Minute
 
 type worker struct {
@@ -69,7 +67,7 @@ type worker struct {
 	acquired atomic.Int64
 	mu       sync.Mutex
 	counts   map[string]int
-	halt     atomic.Pointer[string] // lock whose next writer must pause before its write
+	halt     atomic.Pointer[string] // lock whose next writer must pause
 	goOn     chan struct{}          // lets that writer continue
 	finish   chan struct{}
 }
@@ -81,8 +79,7 @@ type worker struct {
 //	write        that writer goes on
 //	finish       end the calls in flight, check that nothing is left, and exit
 //
-// If the input ends without "finish", the test binary is dead, and the worker
-// exits at once.
+// If the input ends without "finish", the worker exits at once.
 func work(text string) int {
 	w := &worker{finish: make(chan struct{}), goOn: make(chan struct{}), counts: make(map[string]int)}
 	if err := w.play(text); err != nil {
@@ -159,8 +156,7 @@ func (w *worker) run() error {
 	return nil
 }
 
-// ping reads from the store in a loop, like a health check. A server that is
-// cut off keeps answering such reads, which must not prolong a lease.
+// ping acts like a health check, whose answered reads must not prolong a lease.
 func (w *worker) ping() {
 	for !w.finishing() {
 		ctx, cancel := within(time.Second)

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	count          = 8 // surveys in a row that must show a difference
+	count          = 8 // surveys that must show the difference
 	pause          = 5 * time.Second
 	sessionTimeout = 4 * time.Second
 )
 
-// view lists the nodes that one server shows, each with the transaction that
-// created it. The view is nil if the server did not answer.
+// view lists a server's nodes, each with its creating transaction. Nil means no
+// answer.
 type view map[string]bool
 
 // Find compares the queues, given as paths, and their nodes on all servers. It
@@ -65,11 +65,10 @@ func agree(survey []view) bool {
 	return !slices.ContainsFunc(survey, func(v view) bool { return v == nil || !maps.Equal(v, survey[0]) })
 }
 
-// differ returns the nodes that one server shows in every survey and another
-// one in none. If any answer is missing, it returns nothing, because the silent
-// server may merely lag behind.
+// differ returns the nodes that one server always shows and another never. A
+// missing answer yields nothing, because the silent server may merely lag.
 func differ(all [][]view) (differences []string) {
-	shown := make(map[string][]int) // by node: how often each server has shown it
+	shown := make(map[string][]int) // by node, then server: how often shown
 	for _, survey := range all {
 		for server, v := range survey {
 			if v == nil {

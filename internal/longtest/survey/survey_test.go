@@ -28,7 +28,7 @@ func TestOnlyADifferenceThatStaysIsADivergence(t *testing.T) {
 	oneHasMore, equal := []view{one, two, one}, []view{one, one, one}
 	always := func(survey ...view) [][]view { return slices.Repeat([][]view{survey}, count) }
 	inTheEnd := func(last ...view) [][]view { return append(always(oneHasMore...)[1:], last) }
-	var busy [][]view // in each, one server shows a node that no other shows
+	var busy [][]view // each with a node that one server shows
 	for i := range count {
 		busy = append(busy, []view{shows(), shows(string(rune('a' + i))), shows()})
 	}
