@@ -6,18 +6,18 @@ import "context"
 // driver knows about its store's server: settings and server versions that
 // weaken the guarantees, missing rights, and sequences that are running out.
 type Checker interface {
-	// Check returns at least one finding about the store, unless it returns an
-	// error. It may begin a session of its own, which it closes. It changes
-	// nothing in the store, except that it may create the driver's tables. No
-	// finding contains a secret.
+	// Check returns findings about the store: at least one, unless it returns an
+	// error. No finding contains a secret. Check may begin a session, which it
+	// closes, and create the driver's tables. It changes nothing else in the
+	// store.
 	//
-	// If no session can begin and Check knows what to do about it, Check
-	// reports this as a finding with the level Problem. Otherwise it returns
-	// the error of [Connector.Connect], together with what it has found so far.
+	// If no session can begin and Check has advice, it returns a finding with the
+	// level Problem. Otherwise it returns the error of [Connector.Connect],
+	// together with its findings so far. When ctx ends, Check cleans up and
+	// returns promptly.
 	//
-	// If ctx ends, Check returns promptly, after it has cleaned up. A connector
-	// that wraps another one returns [errors.ErrUnsupported] if the inner
-	// connector has no Check.
+	// A connector that wraps another one returns [errors.ErrUnsupported] if the
+	// inner connector has no Check.
 	Check(ctx context.Context) ([]Finding, error)
 }
 

@@ -22,137 +22,129 @@ type Driver interface {
 // A Connector is safe for concurrent use.
 type Connector interface {
 	// Connect begins a new session. It returns once the store has confirmed the
-	// session, or promptly after ctx ends. If ctx ends after Connect has
-	// returned, the session lives on.
+	// session, or promptly after ctx ends. A later end of ctx does not end the
+	// session.
 	//
-	// A Connect that fails leaves nothing behind in this process, with one
-	// exception: if ctx ended while the driver was in a client library call
-	// that cannot be interrupted, the driver cleans up when that call returns.
-	// If the store has begun a session nevertheless, the store ends it within
-	// a session timeout.
+	// The error matches [ErrUnavailable] if a later attempt may succeed, also if
+	// the confirmation took longer than the session timeout.
 	//
-	// The error matches [ErrUnavailable] if a later attempt may succeed, also
-	// if the confirmation took longer than the session timeout.
+	// A failed Connect leaves nothing behind in this process, except that a client
+	// library call that cannot be interrupted may outlast ctx. The driver cleans
+	// up when that call returns. If the store has begun a session nevertheless,
+	// the store ends it within a session timeout.
 	Connect(ctx context.Context) (Session, error)
 }
 
 // Session is one session with a store. A session that has ended never comes
-// back to life. To get another one, call [Connector.Connect]. The comments
-// below give the numbered rules of the package comment in full.
+// back to life. The comments below give the numbered rules of the package
+// comment in full.
 //
 // Rule 10, methods:
 //
 //   - All methods are safe for concurrent use.
-//   - A ctx limits only the call that it is passed to. The call returns promptly
-//     when ctx ends. A watch that the call has returned lives on.
+//   - A ctx limits only its own call, which returns promptly when ctx ends. A
+//     watch that the call has returned lives on.
 //   - Each request has a time limit of the driver's own.
-//   - Nobody knows what an interrupted change has done. Package recipes therefore
-//     seldom interrupts one: Delete gets a ctx that lasts for at least 2 s, and
-//     Create one that lasts at least 50 ms longer than the ctx of the user's call.
-//   - After the end of the session, each method that takes a ctx returns an error
-//     that matches [ErrSessionEnded].
+//   - Nobody knows what an interrupted change has done. Package recipes
+//     therefore gives Delete a ctx that lasts for at least 2 s, and Create one
+//     that lasts at least 50 ms longer than the ctx of the user's call.
+//   - After the end of the session, each method that takes a ctx returns an
+//     error that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if and only if a retry may succeed.
 //     Package recipes retries after such errors and no others.
-//   - If ctx has ended, the error may match ErrUnavailable, the error of ctx, or
-//     both. Otherwise it matches no error of package context, even if the request
-//     failed because of a time limit of the driver's own.
-//   - If [CheckQueue] rejects the queue, or [CheckPrefix] the prefix, the error
-//     matches [ErrBadName], and the driver sends no request to the store.
+//   - If ctx has ended, the error may match ErrUnavailable, the error of ctx,
+//     or both. Otherwise it matches no error of package context, even after a
+//     time limit of the driver's own.
+//   - If [CheckQueue] or [CheckPrefix] rejects a name, the error matches
+//     [ErrBadName], and the driver sends no request to the store.
 //
 // Rule 11, nothing outlives Close: Close ends the calls in flight and waits for
 // them. Once it has returned, the session sends no more requests and leaves no
 // goroutine, timer, connection or watch behind.
 type Session interface {
-	// Create appends a node to the queue and returns the node's place. It
-	// creates the queue if necessary.
+	// Create appends a node to the queue and returns the node's place. It creates
+	// the queue if necessary.
 	//
-	// Rule 1, order: once any session has listed a node, or the node's Create
-	// has returned, no new node appears before it. A contender that finds its
-	// node at the head of the list holds the lock. If another node then
-	// appeared before it, there would be two holders.
+	// Rule 1, order: once any session has listed a node, or the node's Create has
+	// returned, no new node appears before it. Otherwise there could be two
+	// holders, because a contender whose node is the first holds the lock.
 	//
-	// Rule 2, names: the node's name is the prefix and the sequence, joined as
-	// by [FormatName]. It is unique among the nodes of the queue. If a queue is
-	// removed and created again, its sequences may start over, and Node.Epoch
-	// tells the old queue from the new one.
+	// Rule 2, names: the node's name is the prefix and the sequence, joined as by
+	// [FormatName]. It is unique among the nodes of the queue. If a queue is
+	// removed and created again, its sequences may start over, with another
+	// Node.Epoch.
 	//
-	// A queue may have any name that [CheckQueue] accepts. It is never a node
-	// of the queue above it, even if its last segment looks like one: the queue
-	// "orders/order-1234567890" is not a node of the queue "orders". A store
-	// that keeps queues and nodes in one place stores such a segment under
-	// another name, from which the driver can restore it.
+	// A queue may have any name that [CheckQueue] accepts, and is never a node of
+	// the queue above it: "orders/order-1234567890" is not a node of the queue
+	// "orders". A store that keeps queues and nodes in one place stores such a
+	// segment under another name, from which the driver can restore it.
 	//
-	// Rule 3, tokens: Place.Token rises strictly in the order of creation
-	// within a queue, for the whole history of the store, even if the queue
-	// becomes empty, is removed and created again, or starts its sequence over.
-	// If the store can lose its latest data, the driver computes each token
-	// from the last one and the clock: max(last+1, clock).
+	// Rule 3, tokens: Place.Token rises strictly in the order of creation within a
+	// queue, for the whole history of the store, even if the queue becomes empty,
+	// is removed and created again, or starts its sequence over. If the store can
+	// lose its latest data, the driver computes each token from the last one and
+	// the clock: max(last+1, clock).
 	//
-	// Rule 4, all or nothing: a Create that returns an error leaves no node,
-	// even if ctx ended, the reply was lost, or the request reaches the store
-	// later. If the node may exist, the driver removes it as soon as it can
-	// reach the store, or the store does when the session ends. A broken
-	// connection can leave many such nodes, which block their queue, so the
-	// driver sends at most a few requests for each. If only the list or the
-	// watch of [Joined] is missing, Create returns the place and no error.
+	// Rule 4, all or nothing: a Create that returns an error leaves no node, even
+	// if ctx ended, the reply was lost, or the request reaches the store later. If
+	// the node may exist, the driver removes it as soon as it can reach the store,
+	// or the store does when the session ends. Such nodes block their queues, and
+	// a broken connection can leave many, so the driver sends at most a few
+	// requests for each. If only the list or the watch of [Joined] is missing,
+	// Create returns the place and no error.
 	//
 	// Rule 5, ahead: see [Joined].
 	Create(ctx context.Context, queue string, n NodeSpec) (Joined, error)
 
-	// List returns the contenders' nodes in the queue, oldest first: see rule
-	// 1. A queue that does not exist is empty.
+	// List returns the contenders' nodes in the queue, oldest first: see rule 1. A
+	// queue that does not exist is empty.
 	//
 	// The list holds every node that Create has made and that is still in the
 	// queue. It also holds foreign nodes: nodes of other programs whose names
-	// [ParseName] accepts. It holds no others, except that a driver may list more
-	// foreign nodes if its store orders them among its own: zkdriver lists every
-	// node whose name ends in ten digits. Package recipes takes a foreign node for
-	// a writer's, unless its prefix ends in "-R-", as a reader's does.
+	// [ParseName] accepts. It holds no others, unless the store orders more
+	// foreign nodes among its own: zkdriver lists every node whose name ends in
+	// ten digits. Package recipes takes a foreign node for a writer's, unless its
+	// prefix ends in "-R-".
 	//
 	// A foreign node is ordered by its sequence, and is not covered by rule 1:
-	// Create need not take its sequence into account, and may make a node that
-	// comes before it.
+	// Create may make a node that comes before it.
 	//
 	// The list is at least as new as everything that this session has done and
 	// seen. For example, it holds a node that Create has returned, and lacks a
-	// node whose Delete has returned nil, or whose release a watch has reported
-	// with Released.
+	// node whose Delete has returned nil, or whose release a watch has reported.
 	List(ctx context.Context, queue string) ([]Node, error)
 
-	// Watch watches the node p, usually the session's own, and nodes ahead of
-	// it. The watch ends when one of these nodes is no longer in the queue under
-	// its name, because it was deleted or replaced, its session was closed or
-	// expired, or its queue was removed.
+	// Watch watches the node p, usually the session's own, and nodes ahead of it.
+	// The watch ends when one of these nodes is no longer in the queue under its
+	// name, because it was deleted or replaced, its session was closed or expired,
+	// or its queue was removed.
 	//
-	// If p has a token, the watch is for the node with that token. It ends when
-	// that node is gone, even if another node has taken the name. If p has no
-	// token, p may be a node of another session, and the watch is for any node
-	// with that name. The nodes ahead are always watched by name alone.
+	// If p has a token, the watch ends when the node with that token is gone, even
+	// if another node has taken the name. If p has no token, it may be a node of
+	// another session, and is watched by name alone. The nodes ahead are always
+	// watched by name alone.
 	//
-	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes
-	// is removed or replaced after that, the watch ends, or sends Released as
-	// described in rule 13. If p is not in the queue, the watch's channel is
-	// closed by the time Watch returns. The end of the session ends every
-	// watch.
+	// Rule 6, watch: the watch is armed when Watch returns. If one of its nodes is
+	// removed or replaced after that, the watch ends, or sends Released under rule
+	// 13. If p is not in the queue, the watch's channel is closed by the time
+	// Watch returns. The end of the session ends every watch. If Watch returns an
+	// error, nothing is armed.
 	//
-	// A watch may end early, for any reason, because its end only tells the
-	// caller to list the queue again. If the store does not announce a removal,
-	// or the announcement is lost, for example on a connection that has fallen
-	// silent, the driver notices the removal within a session timeout. If Watch
-	// returns an error, nothing is armed.
+	// A watch may end early, for any reason, because its end only tells the caller
+	// to list the queue again. If the store does not announce a removal, or the
+	// announcement is lost, the driver notices the removal within a session
+	// timeout.
 	//
-	// Rule 13, released: before it ends, a watch may send [Released] once,
-	// which says that a node ahead was removed by a Delete with the cause
-	// Released while p was in the queue. After that the watch goes on for p
-	// alone. If the driver already knows that p is gone, it closes the channel
-	// as well.
+	// Rule 13, released: before it ends, a watch may send [Released] once, which
+	// says that a node ahead was removed by a Delete with the cause Released while
+	// p was in the queue. After that the watch goes on for p alone. If the driver
+	// already knows that p is gone, it closes the channel as well.
 	//
-	// A waiter that receives Released, and whose watch has not ended, takes the
-	// lock without listing the queue again. A watch that sent Released for
-	// anything else would therefore make two holders. In particular, it does
-	// not send Released for a Delete with another cause, a Replace, the end of
-	// a session, a removal by an operator, or a reconnect. A driver need not
-	// send Released at all.
+	// A waiter whose watch sends Released and has not ended takes the lock without
+	// listing the queue again. Released must therefore not be sent for anything
+	// else, such as a Delete with another cause, a Replace, the end of a session,
+	// a removal by an operator, or a reconnect. A driver need not send Released at
+	// all.
 	Watch(ctx context.Context, queue string, p Place, ahead ...Node) (Watch, error)
 
 	// WatchQueue watches the members of the queue. The watch ends when a node
@@ -164,83 +156,81 @@ type Session interface {
 	// Delete removes the node p, which Create has returned.
 	//
 	// Rule 7, delete: if the node was gone before the call, the error matches
-	// [ErrGone], so that a caller that unlocks learns that it had lost the
-	// lock. If the driver sends the request again after a lost reply and finds
-	// the node gone, Delete returns nil, because the first request removed it.
+	// [ErrGone], so that a caller that unlocks learns that it had lost the lock.
+	// If the driver sends the request again after a lost reply and finds the node
+	// gone, Delete returns nil.
 	//
 	// Callers may repeat Delete, however late. By then, an operator may have
 	// removed the queue, and another contender's node may have the name of p. A
-	// repeat must not remove that node. The first call of Delete may remove it if
-	// the session has not seen that p is gone.
+	// repeat must not remove that node. The first call may remove it if the
+	// session has not seen that p is gone.
 	//
 	// If Delete has returned nil or an error that matches [ErrUnavailable], a
 	// repeat may return nil or an error that matches ErrGone. After any error that
 	// does not match ErrGone, the node may or may not be in the queue.
 	//
-	// The cause is meant for the watches of the contenders behind p. The caller
-	// passes Released when it gives back an exclusive lock, and Changed
-	// otherwise. A driver may ignore the cause.
+	// The cause is for the watches of the contenders behind p. The caller passes
+	// Released when it gives back an exclusive lock, and Changed otherwise. A
+	// driver may ignore the cause.
 	Delete(ctx context.Context, queue string, p Place, why Cause) error
 
 	// Replace gives the session's own node p another prefix and returns the new
-	// place. Sequence, epoch, token, data and owner stay the same. The node may
-	// be a holder's or a waiter's. Package recipes uses it to tell other
-	// contenders how a node holds the lock, for example that a writer has become
-	// a reader.
+	// place. Sequence, epoch, token, data and owner stay the same. The node may be
+	// a holder's or a waiter's. Package recipes uses Replace, for example, when a
+	// writer becomes a reader.
 	//
 	// Rule 12, replace: at any time List shows exactly one of the two names.
 	// Replace ends the watches of the node under its old name, and those of the
 	// queue.
 	//
-	// If the node is gone, the error matches [ErrGone]. After any other error
-	// the node may have either name. The caller may then repeat Replace with
-	// the same arguments, or call Delete with any place that the node has had:
-	// Delete removes the node under its current name.
+	// If the node is gone, the error matches [ErrGone]. After any other error the
+	// node may have either name. The caller may then repeat Replace with the same
+	// arguments. Delete removes the node under its current name, and accepts any
+	// place that the node has had.
 	Replace(ctx context.Context, queue string, p Place, prefix string) (Place, error)
 
 	// Done returns a channel that is closed when the session has ended.
 	//
-	// Rule 8, session end: when a store has not heard from a session for the
-	// session timeout, it drops the session. Before the store does so, Done is
-	// closed, and Err returns an error. Otherwise another session could get a
-	// lock while its old holder is still working.
+	// Rule 8, session end: a store drops a session that it has not heard from for
+	// the session timeout. Before it does so, Done is closed, and Err returns an
+	// error. Otherwise another session could get a lock while its old holder is
+	// still working.
 	//
 	// The store may be out of reach by then, so the driver decides by this
-	// process's clocks alone. It counts from the time of sending the latest
-	// request that is known to have kept the session alive. [Lease] implements
-	// this. After a pause of the process, or a step of the wall clock, Done may be
-	// closed a little later than Err returns an error.
+	// process's clocks alone. It counts from the sending of the latest request
+	// that is known to have kept the session alive. [Lease] implements this. After
+	// a pause of the process, or a step of the wall clock, Done may be closed a
+	// little later than Err returns an error.
 	//
-	// A store may also drop a session at once, for example at an operator's
-	// request. The session then ends with the store's next answer.
+	// A store may also drop a session at once, for example for an operator. The
+	// session then ends with the store's next answer.
 	Done() <-chan struct{}
 
 	// Err returns nil while the session lives. After that, it always returns an
 	// error that matches [ErrSessionEnded] and says why the session ended.
 	//
-	// Rule 8, session end: each call of Err reads the monotonic and the wall
-	// clock, so it reports the end of the session before any timer has run,
-	// even if the process was paused or the machine was asleep.
+	// Rule 8, session end: each call reads the monotonic and the wall clock, so it
+	// reports the end before any timer has run, even after a pause of the process
+	// or a sleep of the machine.
 	Err() error
 
-	// Close ends the session and frees everything that it holds, in this
-	// process and in the store.
+	// Close ends the session and frees everything that it holds, in this process
+	// and in the store.
 	//
 	// Rule 9, close: when Close returns nil, the session's nodes are gone. A
 	// Create that reaches the store after that leaves no node.
 	//
 	// If the store cannot be reached, Close returns an error that matches
-	// [ErrUnavailable] within a few seconds. The store then removes the nodes
-	// when it drops the session. Rule 8 still holds: Done is closed before the
-	// nodes go.
+	// [ErrUnavailable] within a few seconds. The store then removes the nodes when
+	// it drops the session. Rule 8 still holds: Done is closed before the nodes
+	// go.
 	//
 	// A session whose lease has run out may still live in the store, with its
-	// nodes. Close ends it there as well. The driver must not do so before
-	// Close is called, because a holder may not have noticed the end yet.
+	// nodes. Close ends it there, too. The driver must not do so earlier, because
+	// a holder may not have noticed the end yet.
 	//
-	// After a Close that returned an error, the next Close tries again. After
-	// one that returned nil, the next is a no-op and returns nil. Concurrent
-	// calls may share one attempt.
+	// After an error, the next Close tries again. After a Close that returned nil,
+	// the next is a no-op and returns nil. Concurrent calls may share one attempt.
 	Close() error
 }
 
@@ -304,10 +294,9 @@ type Joined struct {
 	// one step, because this node is then the last.
 	Behind bool
 	// Watch is an optional watch of this place and of the node that Predecessor
-	// chose, as [Session.Watch] would have returned it. The driver must arm it
-	// while both nodes are in the queue, so that it reports the later removal
-	// of either: see rules 6 and 13 at [Session.Watch]. Watch is zero if the
-	// driver offers none, if Predecessor is nil, or if Predecessor returned -1.
+	// chose, as returned by [Session.Watch]: see rules 6 and 13 there. The driver
+	// must arm it while both nodes are in the queue. Watch is zero if the driver
+	// offers none, if Predecessor is nil, or if Predecessor returned -1.
 	Watch Watch
 }
 

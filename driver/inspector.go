@@ -8,14 +8,14 @@ import (
 )
 
 // Inspector is an optional part of a session, for tools, operators, logs and
-// hooks. No lock depends on it. Only Once of package recipes does, which
-// remembers the last run with SetValue and Value.
+// hooks. No lock depends on it, except that Once of package recipes needs
+// SetValue and Value.
 //
 // A session that supports only some of the methods embeds [Unsupported]. Each
 // method is supported in every call or in none. Rule 10 of [Session] applies.
 //
-// Call [Inspect] rather than asserting the type. If a session wraps another
-// one, it forwards these methods to the result of Inspect.
+// Call [Inspect] rather than asserting the type. A session that wraps another
+// one forwards these methods to the result of Inspect.
 type Inspector interface {
 	// Read returns what the store knows about the named node. The result is at
 	// least as new as everything that this session has done and seen. If the
@@ -31,46 +31,42 @@ type Inspector interface {
 	// [ErrBadName].
 	Walk(ctx context.Context, prefix string) ([]string, error)
 
-	// Remove removes the node that has both the name and the token of p,
-	// whichever session owns it. If there is no such node, for example because
-	// it has another name by now, the error matches [ErrGone]. The token is the
-	// one that Read returns. It is zero for the nodes of other programs if the
-	// store gives those no token.
+	// Remove removes the node that has both the name and the token of p, whichever
+	// session owns it. If there is no such node, for example because it has been
+	// renamed, the error matches [ErrGone]. The token is the one that Read
+	// returns, which may be zero for the nodes of other programs.
 	//
-	// To watches, this is a Delete with the cause Changed: the owner's watch of
-	// the node ends, and those of the contenders behind it end without Released
-	// (rules 6 and 13).
+	// To watches, this is a Delete with the cause Changed: see rules 6 and 13.
 	//
-	// After an error that matches [ErrUnavailable], or if ctx has ended, the
-	// node may or may not be there, and a request in flight may still remove
-	// it. After any other error the node has not been removed by this call.
+	// After an error that matches [ErrUnavailable], or if ctx has ended, the node
+	// may or may not be there, and a request in flight may still remove it. After
+	// any other error this call has not removed the node.
 	Remove(ctx context.Context, queue string, p Place) error
 
-	// SetValue stores one value beside the queue, replacing any earlier value.
-	// It does so only if the session's own node p is in the queue. The store
-	// checks this and writes in one step. The value outlives p and the session.
+	// SetValue stores one value beside the queue, replacing any earlier value, if
+	// the session's own node p is in the queue. The store checks this and writes
+	// in one step. The value outlives p and the session. As in Delete, p may be a
+	// place from before a Replace of the node.
 	//
-	// If p is gone, the error matches [ErrGone]. If a node with a greater token
-	// than p's has set a value, it matches [ErrStale]. In both cases nothing is
-	// stored. As in Delete, p may be a place from before a Replace of the node.
+	// The error is or matches one of these:
 	//
-	// After an error that matches [ErrUnavailable], or if ctx has ended, the value
-	// may or may not be stored. A request in flight may still store it while p is
-	// in the queue, even after a later SetValue of p. The caller may repeat
-	// SetValue. After any other error the value is not stored by this call.
+	//   - the error of [CheckValue], if it rejects the value. No request is sent.
+	//   - [ErrGone], if p is gone. Nothing is stored.
+	//   - [ErrStale], if a node with a greater token than p's has set a value.
+	//     Nothing is stored.
+	//   - [ErrUnavailable], or any other error after ctx has ended. The value may
+	//     or may not be stored, and the caller may repeat SetValue. A request in
+	//     flight may still store the value while p is in the queue, even after a
+	//     later SetValue of p.
+	//   - any other error. This call has not stored the value.
 	//
-	// If [CheckValue] rejects the value, SetValue returns its error and sends
-	// no request to the store.
-	//
-	// A value is not a node: List and Walk do not show it, and no watch needs
-	// to report it. It may be removed by an operator who removes the queue.
+	// List and Walk do not show values, and no watch needs to report them. An
+	// operator who removes the queue may remove its value.
 	SetValue(ctx context.Context, queue string, p Place, value []byte) error
 
 	// Value returns the value that was set last, and the token of the node that
-	// set it. If there is none, value is nil and the token zero. The result is
-	// at least as new as everything that this session has done and seen. For
-	// example, a session that has seen the end of a node also sees the value
-	// set by that node.
+	// set it. If there is none, value is nil and the token zero. The result is at
+	// least as new as everything that this session has done and seen.
 	Value(ctx context.Context, queue string) (value []byte, token int64, err error)
 
 	// Describe returns what the session currently knows about itself. It may be
@@ -80,14 +76,12 @@ type Inspector interface {
 
 	// OnHeartbeat sets the function f, which is called after each answer from the
 	// store that has renewed the session's lease. The argument left is what was
-	// left of the lease when the answer arrived, and term is how long the lease
-	// runs without a renewal. A later call replaces f; nil stops the calls.
+	// left of the lease when the answer arrived, and term is its full length. A
+	// later call replaces f; nil stops the calls. OnHeartbeat reports whether the
+	// session supports this.
 	//
-	// The session may hold locks of its own while it calls f, and may call it
-	// concurrently. So f must return at once, and must not call a method of the
-	// session.
-	//
-	// OnHeartbeat reports whether the session supports this.
+	// The session may call f concurrently, and while it holds locks of its own. So
+	// f must return at once, and must not call a method of the session.
 	OnHeartbeat(f func(left, term time.Duration)) bool
 }
 

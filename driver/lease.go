@@ -15,18 +15,17 @@ import (
 )
 
 // Lease tracks for how long a session is certain to live, by the clocks of this
-// process. It implements rule 8, which says that a session ends here before the
-// store drops it. It suits stores that drop a session when they have not heard
-// from it for the session timeout.
+// process. It implements rule 8 for stores that drop a session when they have
+// not heard from it for the session timeout.
 //
 // The store measures the timeout from the arrival of a request, which is never
-// earlier than the request was sent. A lease therefore runs from the time at
-// which a request was sent, once a reply has proved that the request has kept
-// the session alive. The term of the lease is shorter than the timeout by a
-// margin, because the clocks of the store and of this process may drift apart.
-// When the term has passed, the lease has ended for good, and a late reply does
-// not revive it. (See Gray and Cheriton, "Leases: An Efficient Fault-Tolerant
-// Mechanism for Distributed File Cache Consistency", 1989.)
+// earlier than its sending. A lease therefore runs from the time at which a
+// request was sent, once a reply has proved that the request has kept the
+// session alive. The term of the lease is shorter than the timeout by a margin,
+// because the clocks of the store and of this process may drift apart. When the
+// term has passed, the lease has ended for good: a late reply does not revive
+// it. (See Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism
+// for Distributed File Cache Consistency", 1989.)
 //
 // A lease begins with the first such request, usually the one that opens the
 // session. Until then Err returns nil, Done is open, and there is no timer.
@@ -36,12 +35,11 @@ import (
 //	...
 //	go lease.Run(ping) // ping sends a heartbeat and waits for the answer
 //
-// A lease reads both the monotonic and the wall clock, because the monotonic
-// clock may stand still while a machine sleeps, and the wall clock may be set
-// back. The time between two readings is that of the clock that has advanced
-// more, and is never negative. A sleep is missed only if the wall clock is set
-// back between the same two readings. While the machine runs, a lease reads the
-// clocks at least four times per term.
+// A lease reads the monotonic clock, which may stand still while a machine
+// sleeps, and the wall clock, which may be set back. The time between two
+// readings is that of the clock that has advanced more. A sleep is missed only
+// if the wall clock is set back between the same two readings. While the
+// machine runs, a lease reads the clocks at least four times per term.
 //
 // If the wall clock is set forward by more than the rest of the term, the lease
 // ends early, which is safe. If both clocks stand still, as in a paused virtual
@@ -53,7 +51,7 @@ type Lease struct {
 	timeout time.Duration // the store's session timeout
 	term    time.Duration // how long the lease runs without a renewal
 	clock   atomic.Pointer[func() Instant]
-	ended   context.Context // done when the lease ends, with err as the cause
+	ended   context.Context // canceled with err when the lease ends
 	cancel  context.CancelCauseFunc
 	done    <-chan struct{} // ended.Done()
 
@@ -61,12 +59,12 @@ type Lease struct {
 	// mu while the lease runs.
 	begun atomic.Bool  // whether from is set
 	from  atomic.Int64 // the start of the current term, as Instant.counted
-	over  atomic.Bool  // whether the lease has ended, and err is set
+	over  atomic.Bool  // whether the lease has ended with err
 
 	mu      sync.Mutex
 	timer   *time.Timer // nil until the lease has begun
-	renewed Instant     // when the lease began or was last renewed; for the error text
-	failure error       // the latest failure since that renewal; for the error text
+	renewed Instant     // latest renewal, or the beginning; for messages
+	failure error       // latest failure since then; for messages
 	err     error
 	onRenew func(left, term time.Duration)
 }
@@ -74,7 +72,7 @@ type Lease struct {
 // Instant is a point in time, as returned by [Now] and [Lease.Now].
 type Instant struct {
 	mono    time.Duration // on the monotonic clock
-	counted time.Duration // Unix time as counted by type clock, for leases
+	counted time.Duration // Unix time as counted by type clock
 }
 
 // Now returns the current instant. It is for drivers that learn the session
@@ -101,8 +99,8 @@ type clock struct {
 
 // skew says how a clock differs from the monotonic clock. It is immutable.
 type skew struct {
-	wall  time.Duration // how far the wall clock is ahead of the monotonic clock
-	added time.Duration // how far the combined clock is ahead of it; never decreases
+	wall  time.Duration // wall clock minus monotonic clock
+	added time.Duration // combined minus monotonic clock; never decreases
 }
 
 // tolerance is the largest change of the skew that is ignored. Without it, the
@@ -127,8 +125,8 @@ func (c *clock) now() Instant {
 	return Instant{mono: mono, counted: mono + s.added}
 }
 
-// readAgain holds c.mu while it reads the clocks and the skew. If another
-// goroutine replaced the skew in between, the wall clock would seem to step.
+// readAgain reads clocks and skew under c.mu, because a skew replaced in
+// between would look like a step of the wall clock.
 func (c *clock) readAgain() (mono time.Duration, s *skew) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,10 +153,9 @@ func (t Instant) Sub(u Instant) time.Duration { return t.mono - u.mono }
 // [Lease.Run] and [Lease.Renew]. From then until its end it holds a timer, so
 // drivers must call [Lease.End] when the session is closed.
 //
-// If the margin is negative, or not less than the timeout, no term is safe.
-// NewLease then returns a lease that has already ended, with an error that
-// gives both values. It does not panic, because the timeout often comes from
-// the store.
+// If the margin is negative, or not less than the timeout, NewLease returns a
+// lease that has already ended, with an error that gives both values. It does
+// not panic, because the timeout often comes from the store.
 func NewLease(timeout, margin time.Duration) *Lease {
 	return newLease(timeout, margin, Now)
 }
@@ -181,15 +178,10 @@ func newLease(timeout, margin time.Duration, clock func() Instant) *Lease {
 // and will call [Lease.Renew] when it is answered. [Lease.Do] makes both calls.
 func (l *Lease) Now() Instant { return (*l.clock.Load())() }
 
-// Begin calls the function request, which opens the session, and lets the lease
-// run from the time before that call. The function must return nil only under
-// the condition stated at [Lease.Do].
-//
-// Begin returns the error of the function request. If the function returns nil
-// only after the term has passed, the lease has ended. Connect then fails, but
-// another attempt may succeed, so the error matches [ErrUnavailable] and not
-// [ErrSessionEnded]. If the lease had already ended, Begin returns the lease's
-// error without calling request.
+// Begin is like [Lease.Do], for the request that opens the session. If the
+// answer comes after the term has passed, the lease has ended. The error then
+// matches [ErrUnavailable] and not [ErrSessionEnded], because another attempt
+// to connect may succeed.
 func (l *Lease) Begin(request func() error) error {
 	answered := false
 	err := l.Do(func() error {
@@ -203,15 +195,14 @@ func (l *Lease) Begin(request func() error) error {
 	return err
 }
 
-// Do makes a request that may renew the lease. It reads the clocks and calls
-// the function request. If request returns nil, Do lets the lease run from the
-// time before that call. So request must return nil only if the store's answer
-// proves that it took this request as a sign of life of the session.
+// Do calls the function request, which may renew the lease. If request returns
+// nil, Do lets the lease run from the time before that call. So request must
+// return nil only if the store's answer proves that it took this request as a
+// sign of life of the session.
 //
-// Do returns the error of the function request, or the lease's error if the
-// lease has ended by then, for example because the answer came after the term
-// had passed. If the lease had already ended when Do was called, Do does not
-// call request. If request panics, so does Do, and the lease is not renewed.
+// Do returns the error of request, or the lease's error if the lease has ended
+// by then. If the lease had already ended when Do was called, Do does not call
+// request. If request panics, so does Do, and the lease is not renewed.
 func (l *Lease) Do(request func() error) error {
 	sent := l.Now()
 	if err := l.at(sent); err != nil {
@@ -249,18 +240,15 @@ const maxBeats = 8
 // Drivers call Run on a goroutine of its own, and their Close waits for that
 // goroutine.
 //
-// Heartbeats overlap: each call of beat runs on its own goroutine, without
-// waiting for answers to earlier ones, so heartbeats may reach the store in any
-// order. This is safe if the store measures the timeout from the arrival of a
-// heartbeat. It is not safe if each heartbeat carries a time that the store
-// keeps, because an older time could replace a newer one.
+// Up to eight heartbeats overlap, and may reach the store in any order. This is
+// safe if the store measures the timeout from the arrival of a heartbeat. It is
+// not safe if each heartbeat carries a time that the store keeps, because an
+// older time could replace a newer one.
 //
 // The ctx of beat is done after a quarter of the timeout, or when the lease
 // ends, with the lease's error as the cause. A beat that ignores ctx delays the
-// return of Run. While eight calls of beat are running, Run starts no others.
-// After a pause of the process it does not make up for missed heartbeats.
-//
-// A panic in beat ends the process, as in any other goroutine.
+// return of Run. A panic in beat ends the process. After a pause of the
+// process, Run does not make up for missed heartbeats.
 func (l *Lease) Run(beat func(ctx context.Context) error) {
 	var beats errgroup.Group
 	beats.SetLimit(maxBeats)
@@ -322,13 +310,12 @@ func (l *Lease) leftAt(now Instant) time.Duration {
 
 func (l *Lease) start() Instant { return Instant{counted: time.Duration(l.from.Load())} }
 
-// Renew lets the lease run from sent, the time at which a request was sent. The
-// driver must know that the store took this request as a sign of life of the
-// session. The first call begins the lease. A later call has no effect if the
-// lease already runs from a later time than sent.
+// Renew lets the lease run from sent, the time of sending a request that the
+// store took as a sign of life of the session. The first call begins the lease.
+// Later calls never let it run from an earlier time.
 //
 // Renew reports whether the lease is running. It does not revive a lease whose
-// term has passed, even if no method has noticed that before.
+// term has passed.
 func (l *Lease) Renew(sent Instant) bool {
 	running, left, report := l.renew(sent)
 	if report != nil {
@@ -337,9 +324,8 @@ func (l *Lease) Renew(sent Instant) bool {
 	return running
 }
 
-// renew implements Renew, except that it does not call the function set by
-// OnRenew, because it holds mu. If that function is to be called, renew returns
-// it as report.
+// renew implements Renew, but returns the function set by OnRenew as report
+// instead of calling it, because renew holds mu.
 func (l *Lease) renew(sent Instant) (running bool, left time.Duration, report func(left, term time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -372,10 +358,9 @@ func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 // begins.
 //
 // CountFrom is for stores with two kinds of proof that they took a request as a
-// sign of life. A weak proof is good enough while the session owns no node, but
-// a session that owns one needs a strong proof. Before a driver returns the
-// session's first node, it calls CountFrom with the sending time of the latest
-// request that has a strong proof.
+// sign of life. A weak proof is good enough while the session owns no node.
+// Before a driver returns the session's first node, it calls CountFrom with the
+// sending time of the latest request that has a strong proof.
 //
 // If the rest of the term would be shorter than the argument least, CountFrom
 // changes nothing and returns an error that matches [ErrUnavailable]. If the
@@ -395,7 +380,7 @@ func (l *Lease) CountFrom(from Instant, least time.Duration) error {
 		return nil
 	}
 	l.from.Store(int64(from.counted))
-	l.timer.Reset(l.untilCheck(l.left())) // the term may now end before the timer would fire
+	l.timer.Reset(l.untilCheck(l.left())) // the timer may now be too late
 	return nil
 }
 
@@ -473,14 +458,14 @@ func (l *Lease) end(cause error) {
 	l.cancel(l.err)
 }
 
-// untilCheck returns the time until the timer should fire next. It is at most a
-// quarter of the term, because timers do not count time spent asleep.
+// untilCheck returns at most a quarter of the term, because timers do not count
+// time spent asleep.
 func (l *Lease) untilCheck(left time.Duration) time.Duration {
 	return min(left, max(l.term/4, time.Millisecond))
 }
 
-// tick runs when the timer fires, and restarts the timer unless the lease has
-// ended. Renewals do not restart it, which saves time in every request.
+// tick restarts the timer unless the lease has ended. Renewals do not restart
+// it, which saves time in every request.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

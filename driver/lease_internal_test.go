@@ -46,7 +46,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-const term = time.Hour // so long that no timer fires during a test
+const term = time.Hour // so long that no timer fires
 
 func running(term time.Duration, from Instant, clock func() Instant) *Lease {
 	l := newLease(2*term, term, clock)
@@ -72,7 +72,7 @@ func TestErrReportsTheEndBeforeAnyTimerHasRun(t *testing.T) {
 	}
 }
 
-// No single step is as long as the term, so the lease must add the steps up.
+// No step is as long as the term, so the lease must add them up.
 func TestNoStepOfTheWallClockHidesTimeThatWasRead(t *testing.T) {
 	for name, steps := range map[string][]struct{ mono, wall time.Duration }{
 		"set back, then asleep":  {{1, -term}, {0, term / 2}, {1, -term / 4}, {0, term / 2}},
@@ -110,8 +110,7 @@ func TestATremblingWallClockDoesNotAddUp(t *testing.T) {
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 }
 
-// After a goroutine has read both clocks, the wall clock is set back and read
-// by another. The old reading must not look like a step forward.
+// A reading taken before the clock was set back must not count as a step.
 func TestALateReadingIsNoStepForward(t *testing.T) {
 	c := newClocks()
 	read, set := c.read, false
@@ -193,7 +192,7 @@ func TestCountFromAcceptsAnEarlierInstant(t *testing.T) {
 func TestDoneClosesInTimeAfterCountFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		strong := Now()
-		time.Sleep(9 * time.Second) // leaves 1s of the term, less than the timer's interval
+		time.Sleep(9 * time.Second) // leaves less than the timer's interval
 		l := running(10*time.Second, Now(), Now)
 		require.NoError(t, l.CountFrom(strong, 0))
 		began := time.Now()
@@ -219,7 +218,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	defer l.End(nil)
 	c.step(term-1, term-1)
 	sent := l.Now()
-	c.step(2, 2) // the term has passed, but no method has noticed
+	c.step(2, 2) // no method has noticed the end yet
 	require.False(t, l.Renew(sent))
 	require.ErrorIs(t, l.Err(), ErrSessionEnded)
 	require.False(t, l.Renew(l.Now()))
@@ -359,7 +358,7 @@ func TestOnRenewReportsWhatWasLeftBeforeTheRenewal(t *testing.T) {
 	sent := l.Now()
 	c.step(term/2, term/2)
 	require.True(t, l.Renew(sent))
-	require.True(t, l.Renew(began)) // older than the last renewal, so it renews nothing
+	require.True(t, l.Renew(began)) // older than the last renewal
 	c.step(term/4, term/4)
 	require.True(t, l.Renew(l.Now()))
 	assert.Equal(t, []time.Duration{term / 4, term / 4}, left)

@@ -190,7 +190,7 @@ func TestErrorOfALeaseHasTheTextOfTheLastFailure(t *testing.T) {
 
 func TestErrorOfALeaseSaysThatHeartbeatsGotNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(6*time.Second, Now(), Now) // a term of 6s, and a timeout of 12s
+		l := running(6*time.Second, Now(), Now) // a term of 6s, a timeout of 12s
 		<-run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -339,7 +339,7 @@ func TestTheEndOfTheLeaseEndsTheHeartbeatsInFlight(t *testing.T) {
 		returned := run(l, func(ctx context.Context) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			time.Sleep(time.Second) // the answer arrives after the end of the lease
+			time.Sleep(time.Second) // the answer comes after the lease has ended
 			return nil
 		})
 		time.Sleep(1500 * time.Millisecond)
@@ -426,7 +426,7 @@ func TestAHeartbeatMayEndTheLease(t *testing.T) {
 func TestNoHeartbeatIsSentAfterAPauseThatEndedTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(8*time.Second, Now(), Now) // Run will send the first heartbeat after 2s
-		leasehook.Skew(l, time.Minute)          // ends the lease, but its timer fires only after 2s
+		leasehook.Skew(l, time.Minute)          // ends the lease before its timer fires
 		<-run(l, func(context.Context) error {
 			t.Error("a heartbeat was sent")
 			return nil
