@@ -16,9 +16,9 @@ import (
 // from a function of the program. Printing it does not reveal it. The zero
 // Secret is the empty password.
 type Secret struct {
-	text    func() string // returns the password in the login; nil if there is none
-	login   string        // set by Login: "nobody" without a login, "user" without a password
-	name    string        // of the parameter for the file; empty means password_file
+	text    func() string // the password in the login; nil without one
+	login   string        // "nobody" without a login, "user" without a password
+	name    string        // parameter for the file, if not password_file
 	file    string
 	program func(context.Context) (string, error)
 }
@@ -70,14 +70,13 @@ func (s *Secret) Check(given bool, program func(context.Context) (string, error)
 // password comes from a file or from a function.
 func (s *Secret) Changes() bool { return s.file != "" || s.program != nil }
 
-// Read returns the password. Call it for each connection. If the file cannot be
-// used, the error is a [FileError], which names it. An error of the program's
-// function matches driver.ErrUnavailable.
+// Read returns the password. If the file cannot be used, the error is a
+// [FileError] that names it. An error of the program's function matches
+// driver.ErrUnavailable.
 //
-// A newline at the end of the file is not part of the password. Neither blanks
-// at the ends nor unprintable characters are accepted, see [Check]. The mode of
-// the file does not matter, because Kubernetes and Docker let every user of a
-// container read its secrets.
+// A newline at the end of the file is not part of the password. Blanks at the
+// ends and unprintable characters are errors: see [Check]. The mode of the file
+// does not matter.
 func (s *Secret) Read(ctx context.Context) (string, error) {
 	switch {
 	case s.program != nil:

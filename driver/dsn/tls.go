@@ -12,9 +12,9 @@ import (
 // TLS holds the TLS parameters of a data source name: PEM files, and the name
 // expected in the server's certificate.
 type TLS struct {
-	CA         string // file of the CA certificates to trust; empty means those of the system
-	Cert, Key  string // files of the client certificate and its key; empty means none
-	ServerName string // name expected in the server's certificate; empty means the host
+	CA         string // file of trusted CAs; empty means the system's
+	Cert, Key  string // client certificate and key files; empty means none
+	ServerName string // expected in the certificate; empty means the host
 }
 
 // AddTo makes p accept the parameters tls_ca, tls_cert, tls_key and
