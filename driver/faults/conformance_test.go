@@ -86,13 +86,13 @@ func configOf(plan faults.Plan) dlocktest.Config {
 	}
 }
 
-// Faults that cause temporary errors, such as lost replies, are injected only
-// into methods that the conformance kit retries.
+// Temporary errors are injected only into methods that the conformance kit
+// retries.
 func TestFaultsKeepTheContract(t *testing.T) {
 	for name, plan := range map[string]faults.Plan{
 		"no plan": nil,
-		// With this seed, Create leaves out optional results only some of the time,
-		// so that the conformance kit still sees each of them.
+		// With this seed, the conformance kit sees Create with and without each
+		// optional result.
 		"slow, early and repeated": faults.Rates{
 			Seed: 5, Delay: 0.2, MaxDelay: 2 * time.Millisecond, EndWatches: 0.3, Repeat: 0.3,
 			DropAhead: 0.3, DropWatch: 0.3, LoseReleased: 0.3,

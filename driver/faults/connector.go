@@ -28,9 +28,12 @@ type Connector struct {
 //
 // A Plan must be safe for concurrent use. It may block, which delays the
 // request, the reply or the event. It must return soon after ctx is done, and
-// its decision is then ignored. For a request and its reply, ctx ends with the
-// session; for a Connect, with the caller's ctx; for a watch event, with the
-// session or the watch; and for a Close, after two seconds at the latest.
+// its decision is then ignored. When ctx ends depends on the request:
+//
+//   - Connect: with the caller's ctx
+//   - Close: after two seconds at the latest
+//   - a watch event: with the session or the watch
+//   - all others: with the session
 type Plan func(ctx context.Context, r Request) Fault
 
 // New returns a connector that passes requests on to c and injects the faults
@@ -100,8 +103,8 @@ func (c *Connector) connect(ctx context.Context, r Request) (*session, error) {
 	return s, nil
 }
 
-// decide asks the plan for a fault and waits for the fault's delay. It returns
-// an error if the request, reply or event is lost, or if ctx ends meanwhile.
+// decide applies the plan's delay. It returns an error if the request, reply or
+// event is lost, or if ctx ends.
 func (c *Connector) decide(ctx context.Context, r Request) (Fault, error) {
 	fault := c.plan(ctx, r)
 	c.tally.add(r, fault)

@@ -11,7 +11,7 @@ import (
 
 // Create implements driver.Session.
 func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (driver.Joined, error) {
-	n.Data = bytes.Clone(n.Data) // the caller may change its data after Create has returned
+	n.Data = bytes.Clone(n.Data) // the caller may reuse the slice
 	got, err := send(ctx, s, order[driver.Joined]{
 		Request: Request{Op: OpCreate, Queue: queue, Prefix: n.Prefix},
 		do: func(ctx context.Context) (driver.Joined, error) {
@@ -44,9 +44,8 @@ func (s *session) withoutDropped(j driver.Joined, f Fault) driver.Joined {
 	return j
 }
 
-// cleanUp removes the node of a Create that has returned an error, because such
-// a Create leaves no node (rule 4 of package driver). It retries until the
-// store confirms that the node is gone, or the session ends.
+// cleanUp removes the node of a Create that has returned an error, as rule 4 of
+// package driver demands.
 func (s *session) cleanUp(queue string, p driver.Place) {
 	for wait := time.Millisecond; s.Err() == nil; wait = min(2*wait, time.Second) {
 		o := s.removal(OpCleanUp, queue, p, driver.Changed)
@@ -122,7 +121,7 @@ func (s *session) Replace(ctx context.Context, queue string, p driver.Place, pre
 
 func inspect[T any](ctx context.Context, s *session, r Request, ask func(context.Context, driver.Inspector) (T, error)) (T, error) {
 	inner, ok := s.inner.(driver.Inspector)
-	if !ok { // no request is sent, so no fault is injected
+	if !ok { // no request, so no fault
 		return *new(T), errors.ErrUnsupported
 	}
 	got, err := send(ctx, s, order[T]{
@@ -159,7 +158,7 @@ func (s *session) Remove(ctx context.Context, queue string, p driver.Place) erro
 
 // SetValue implements driver.Inspector.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
-	value = bytes.Clone(value) // the caller may change it after SetValue has returned
+	value = bytes.Clone(value) // the caller may reuse the slice
 	r := Request{Op: OpSetValue, Queue: queue, Place: p}
 	_, err := inspect(ctx, s, r, func(ctx context.Context, i driver.Inspector) (nothing, error) {
 		return nothing{}, i.SetValue(ctx, queue, p, value)

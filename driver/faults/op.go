@@ -21,7 +21,7 @@ const (
 	OpClose
 	OpCleanUp
 	OpHeartbeat
-	OpRemove // at the end, because Rates depends on the numbers above
+	OpRemove // here, because Rates depends on the numbers above
 	OpSetValue
 	OpValue
 )

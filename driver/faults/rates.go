@@ -15,20 +15,20 @@ import (
 // zero Rates injects no faults. Pass its method Plan to [New].
 //
 // Faults are reproducible: they depend only on the seed and on the Session, Op,
-// Queue, Nth, Stage and Cause of the [Request], not on other goroutines. A
-// program that repeats its requests meets the same faults again.
+// Queue, Nth, Stage and Cause of the [Request], not on other goroutines.
 type Rates struct {
 	Seed uint64
 
-	FailConnects float64 // Connects that fail; LoseRequests and LoseReplies do not apply to them
-	LoseRequests float64 // requests that do not reach the store
-	LoseReplies  float64 // replies that are lost after the store has carried out the request
+	FailConnects float64 // Connects that fail
+	LoseRequests float64 // requests lost on the way, except Connects
+	LoseReplies  float64 // replies lost on the way, except to Connects
 	Repeat       float64 // repeatable requests that are sent twice: see Fault.Repeat
-	DropAhead    float64 // Creates that leave out the nodes ahead (Joined.Known is false)
+	DropAhead    float64 // Creates without the nodes ahead (Joined.Known is false)
 	DropWatch    float64 // Creates that leave out the watch
 	EndWatches   float64 // watches that end within MaxDelay of being armed
 	LoseReleased float64 // watches that end instead of sending Released
-	EndSessions  float64 // requests and replies that end the session (not of Connect or Close)
+	// EndSessions does not apply to Connect and Close.
+	EndSessions float64 // requests and replies that end the session
 
 	// Delay is the share of requests, replies and watch events to delay,
 	// each by a random time up to MaxDelay.

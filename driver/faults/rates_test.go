@@ -28,9 +28,7 @@ func TestRatesWithOneSeedPlayTheSameFaults(t *testing.T) {
 	assert.NotEqual(t, first, ratesJournal(t, x))
 }
 
-// ratesJournal keeps one list per session. A single list would not be
-// reproducible, because the Close of one session races with the Connect of the
-// next.
+// ratesJournal keeps a list per session, because sessions race with each other.
 func ratesJournal(t *testing.T, x faults.Rates) (journal map[int][]string) {
 	journal = make(map[int][]string)
 	synctest.Test(t, func(t *testing.T) {

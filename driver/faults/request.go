@@ -112,12 +112,14 @@ type Fault struct {
 	// held for at most two seconds, and no other field applies to it.
 	Delay time.Duration
 
-	// Lose makes the call fail with Err. At StageRequest, the store never
-	// receives the request. At StageReply, the store has already carried
-	// out the request. At StageNews, the watch ends instead of sending
-	// Released; if the event is the end of the watch, Lose does nothing. (To
-	// simulate a request that is never answered, let the Plan block until its
-	// ctx ends.)
+	// Lose makes the call fail with Err:
+	//
+	//   - At StageRequest, the store never receives the request.
+	//   - At StageReply, the store has carried out the request.
+	//   - At StageNews, the watch ends instead of sending Released. Lose does
+	//     nothing to the end of a watch.
+	//
+	// For a request that is never answered, let the Plan block until its ctx ends.
 	Lose bool
 	// Err is the error of a call that lost its request or reply. If Err is
 	// nil, the call's error matches driver.ErrUnavailable. Err must not

@@ -26,11 +26,11 @@ type session struct {
 	closes singleflight.Group // deduplicates concurrent calls of Close
 	closed bool               // whether inner.Close has succeeded; guarded by closes
 
-	all sync.WaitGroup // what Close waits for, such as requests whose callers gave up
+	all sync.WaitGroup // requests and goroutines that Close waits for
 
 	mu    sync.Mutex
-	ended bool         // whether new calls and goroutines are refused; guarded by mu
-	sent  map[kind]int // how many requests were sent, by kind
+	ended bool // refuses new calls and goroutines; guarded by mu
+	sent  map[kind]int
 }
 
 var (
@@ -148,7 +148,7 @@ func (s *session) numbered(r Request) Request {
 type order[T any] struct {
 	Request
 	do    func(ctx context.Context) (T, error)
-	place func(T) driver.Place // returns the place in the store's answer; may be nil
+	place func(T) driver.Place // returns the place in the answer, or nil
 	// undo is called if the store has executed the request but the caller
 	// gets an error. It may be nil.
 	undo func(T)
@@ -161,9 +161,8 @@ type sent[T any] struct {
 	request   Request
 }
 
-// send makes a request and injects faults, but not into a request that the
-// driver would reject. If ctx ends, send returns, but the request goes on, as
-// it would on a network.
+// send makes a request and injects faults. If ctx ends, send returns, but the
+// request goes on, as it would on a network.
 func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	if s.connector.plan == nil || o.refused() {
 		v, err := o.do(ctx)
@@ -198,9 +197,8 @@ func send[T any](ctx context.Context, s *session, o order[T]) (sent[T], error) {
 	return sent[T]{}, err
 }
 
-// detach runs f on a goroutine and returns its result. If ctx ends first,
-// detach returns the error of ctx at once, and the goroutine later passes the
-// result to the function late. The function done is called last in either case.
+// detach runs f on a goroutine. If ctx ends first, detach returns at once, and
+// the function late receives the result later.
 func detach[T any](ctx context.Context, f func() (T, error), late func(T, error), done func()) (v T, err error) {
 	type result struct {
 		v   T
@@ -234,7 +232,7 @@ func carry[T any](s *session, o order[T]) (got sent[T], err error) {
 	}
 	got.answer, err = o.do(s.life)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return got, err // not to be lost, because every call must return it
+		return got, err // not lost, because every call must return it
 	}
 	if got.onRequest.Repeat && r.repeatable() {
 		_, _ = o.do(s.life)

@@ -14,12 +14,12 @@ type forwarder struct {
 	request Request // the request that armed the watch
 	inner   driver.Watch
 	outer   chan driver.Cause
-	ctx     context.Context // ends with the session, and when the watch is stopped
+	ctx     context.Context // ends with the session or by Stop
 	stop    func()
 }
 
-// forward returns a watch that passes on the events of inner and injects faults
-// into them. If endAfter is not zero, the watch ends after that time.
+// forward returns a watch that passes on the events of inner with faults, and
+// ends after endAfter, unless that is zero.
 func (s *session) forward(inner driver.Watch, r Request, endAfter time.Duration) driver.Watch {
 	if inner.C == nil || s.connector.plan == nil {
 		return inner
@@ -80,9 +80,8 @@ func (w *forwarder) end() {
 	close(w.outer)
 }
 
-// passReleased sends Released to the caller, and reports whether the watch goes
-// on. If the event is lost, or the driver's watch has ended meanwhile, the
-// watch ends instead, and the caller lists the queue.
+// passReleased sends Released, unless the event is lost or the driver's watch
+// has ended. It reports whether the watch goes on.
 func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	if cause != driver.Released || !w.decide(cause) {
 		return false
@@ -93,7 +92,7 @@ func (w *forwarder) passReleased(cause driver.Cause) (goesOn bool) {
 	select {
 	case w.outer <- cause:
 		return true
-	default: // a second Released, which a driver must not send
+	default: // a driver must send Released only once
 		return false
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // scripted is a session whose only watch is controlled by the test.
 type scripted struct {
-	driver.Session // nil, because no test calls the methods that scripted lacks
+	driver.Session // nil, because no test calls its methods
 
 	news    chan driver.Cause
 	stops   atomic.Int64 // how often Stop was called
@@ -325,8 +325,8 @@ func TestCreateMayLoseItsListAndItsWatch(t *testing.T) {
 	}
 }
 
-// Without the reply, the caller gets no watch. The driver's watch must
-// therefore be stopped and, after a Create, the node be removed.
+// Without the reply the caller gets no watch, so the driver's watch must be
+// stopped.
 func TestWatchWhoseReplyIsLostIsStopped(t *testing.T) {
 	for name, arm := range arming {
 		synctest.Test(t, func(t *testing.T) {
