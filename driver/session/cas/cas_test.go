@@ -96,8 +96,7 @@ func TestAnUncontendedLockCostsTwoRequests(t *testing.T) {
 	})
 }
 
-// A holder that was notified of a new contender reads the queue before its
-// release, because a write on condition of the old revision would fail.
+// After a notice, a write on condition of the old revision would fail.
 func TestAHandOverCostsALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -173,8 +172,8 @@ func TestAHandOverInASessionCostsOneRequest(t *testing.T) {
 	})
 }
 
-// lost makes the store lose the answer to the next write or, if late is set,
-// the write itself. It returns a function that lets the write arrive.
+// lost loses the next write's answer or, if late, delays the write until
+// arrive.
 func (m *memory) lost(late bool) (arrive func() error) {
 	var write func() error
 	m.lose = func(e Entry, guard []Entry) bool {
@@ -185,8 +184,7 @@ func (m *memory) lost(late bool) (arrive func() error) {
 	return func() error { return write() }
 }
 
-// A Create may hang in the network and arrive after its clean-up. It must then
-// fail, even if the queue has the same nodes as when it was sent.
+// A Create that arrives after its clean-up must fail, even on the same nodes.
 func TestACreateWithoutAnAnswerLeavesNoNode(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -264,8 +262,7 @@ func TestAnOldQueueCostsOnlyRequests(t *testing.T) {
 	assert.Len(t, m.nodes(t), 1)
 }
 
-// If an operator removes a session's key, the session's nodes stay in the
-// store, but must not block their queue.
+// Without its key, a session's nodes stay in the store, but must not block.
 func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -327,8 +324,7 @@ func TestASessionEndsAfterItsTimeoutAndNoEarlier(t *testing.T) {
 	})
 }
 
-// A session with heartbeats keeps its nodes, even if another session reads an
-// old heartbeat, or does not find the session's key.
+// Outdated reads by another session must not remove a living session's nodes.
 func TestTheConditionOfAWriteDecidesWhetherASessionHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

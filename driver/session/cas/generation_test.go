@@ -124,8 +124,7 @@ func (b bare) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error)
 	return b.memory.Write(ctx, e)
 }
 
-// lying is a memory without guards that stores one write but reports a
-// conflict, as can happen while the leader changes.
+// lying reports a conflict for a write that it stored, as when leaders change.
 type lying struct {
 	bare
 	next atomic.Bool

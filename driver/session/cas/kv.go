@@ -10,29 +10,28 @@ import (
 )
 
 // KV is a key-value store, as one session sees it. All methods are safe for
-// concurrent use. An error matches driver.ErrUnavailable if a retry may succeed.
+// concurrent use. An error matches driver.ErrUnavailable if a retry may
+// succeed.
 //
-// Keys consist of letters, digits and the characters '/', '-', '_' and '='. They
-// have up to 1,540 bytes. The driver puts a prefix of its own before them.
+// Keys have up to 1,540 letters, digits, '/', '-', '_' and '='. The driver puts
+// a prefix before them.
 //
 // Reads are linearizable: they show each earlier write that was answered or
-// announced. Joining and leaving a queue, and ending a session, would be safe
-// even without this, because each of these is a conditional write.
+// announced.
 type KV interface {
 	Get(ctx context.Context, key string) (Entry, error)
 	// Scan returns all entries, which need not be from one instant.
 	Scan(ctx context.Context) ([]Entry, error)
-	// Write stores the Value of e, or removes the key if the Value is nil, and
-	// returns the new revision, which may be zero after a removal. In the same
-	// step, Write checks that the key still has e.Revision, and that the guard's
-	// key, if there is a guard, has the guard's Revision.
+	// Write stores the Value of e, or removes the key if the Value is nil. In the
+	// same step, it checks that the key still has e.Revision, and that the guard's
+	// key, if there is a guard, has the guard's Revision. It returns the new
+	// revision, which may be zero after a removal. A store that cannot check a
+	// second key is [Unguarded].
 	//
 	// If a revision differs, the error matches [ErrConflict]. It must also match
-	// driver.ErrUnavailable if the write may have been made all the same, because
-	// the client library sent it twice or a deposed leader answered. After any
-	// other error, the outcome is unknown, and the request may still arrive.
-	//
-	// A store that cannot check a second key is [Unguarded].
+	// driver.ErrUnavailable if the write may have been made all the same, for
+	// example because a deposed leader answered. After any other error, the
+	// outcome is unknown, and the request may still arrive.
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
 	// Close frees the connections. It is called after the Write that ends the
 	// session. If that Write has failed, the session may repeat it after Close, so
@@ -43,16 +42,15 @@ type KV interface {
 // Entry is a key with its value.
 type Entry struct {
 	Key   string
-	Value []byte // nil if the key does not exist; otherwise not empty
+	Value []byte // not empty; nil if there is no key
 	// Revision is positive and less than 10^18 if the key exists. Otherwise it is
 	// zero or, after a removal, may be the revision of the removal. Each write of
 	// a key must have a greater revision than all earlier writes of that key, also
-	// those before a removal, because the revision becomes the fencing token of
-	// the node that the write adds.
+	// those before a removal, because revisions become fencing tokens.
 	//
-	// A counter that all keys share will do, such as etcd's revision, NATS's
-	// stream sequence, or Consul's index. A store with a counter for each key has
-	// to store max(last+1, microseconds of a clock) as the revision.
+	// A counter that all keys share will do, such as etcd's revision. A store with
+	// a counter for each key has to store max(last+1, microseconds of a clock) as
+	// the revision.
 	Revision int64
 	// Note is a short text about the nodes that a write of a queue removes. A
 	// notice with the Note needs no Value. Get and Scan may leave the Note out.
@@ -62,12 +60,11 @@ type Entry struct {
 // Watcher is a [KV] that sends notices of changes, so that waiters rarely poll.
 type Watcher interface {
 	KV
-	// Watch calls the function changed after each write or removal of a key with
-	// the prefix, until ctx ends or notices cease to arrive. The entry must have
-	// the new revision. Its Value or its Note saves reads, but both may be missing
-	// or wrong. Watch calls the function begun before the first notice, and again
-	// when notices may have been lost. A notice that is lost without a trace
-	// delays a waiter by up to a quarter of the session timeout.
+	// Watch calls changed after each write or removal of a key with the prefix,
+	// until ctx ends or notices cease. The entry must have the new revision. Its
+	// Value and Note save reads, but may be missing or wrong. Watch calls begun
+	// before the first notice, and again when notices may have been lost. An
+	// unnoticed loss delays a waiter by up to a quarter of the session timeout.
 	Watch(ctx context.Context, prefix string, begun func(), changed func(Entry)) error
 }
 
@@ -75,11 +72,10 @@ type Watcher interface {
 type Generational interface {
 	KV
 	// Generation returns the generation of the data. A new one begins with each
-	// event that may have undone a write that was answered. Generation is called
-	// before the session begins and after each heartbeat. If the generation has
-	// changed, the session ends with driver.ErrLostData. The result must have a
-	// Wait, so that no session begins, until the leases of all sessions of earlier
-	// generations are over.
+	// event that may have undone an answered write. Generation is called before
+	// the session begins and after each heartbeat. If it has changed, the session
+	// ends with driver.ErrLostData. The result must have a Wait until the leases
+	// of all earlier generations are over.
 	Generation(ctx context.Context) (Generation, error)
 }
 

@@ -16,7 +16,7 @@ import (
 type memory struct {
 	*shared
 	delay time.Duration // of each request, on average
-	// lose, if not nil, reports whether to lose a write on its way to the store.
+	// lose, if not nil, reports whether a write is lost on its way.
 	lose func(e Entry, others []Entry) bool
 	// stale, if not nil, may replace the result of a Get.
 	stale func(key string) *Entry

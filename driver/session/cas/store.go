@@ -56,7 +56,7 @@ type store struct {
 
 	mu    sync.Mutex
 	cache map[string]*cached // by key
-	open  map[int64]string   // queues that may have nodes of this session, by Change.Number
+	open  map[int64]string   // queues that may have own nodes, by Change.Number
 }
 
 func newStore(kv KV, id string, timeout time.Duration) *store {
@@ -67,14 +67,13 @@ func newStore(kv KV, id string, timeout time.Duration) *store {
 
 // queue is the value of a queue's key.
 //
-// The token and sequence of a node are the revision of the write that adds the
-// node. As that write cannot know its revision, it stores zeros in their place,
-// also in the node's name. Readers put in the revision. Any other program must
-// do so, too, before it writes the key.
+// The token and sequence of a node are the revision of the write that adds it.
+// That write cannot know its revision, so it stores zeros. Readers replace the
+// zeros. Other programs must do so, too, before they write the key.
 type queue struct {
 	session.Queue
 	Last     int64    // the greatest token so far
-	Base     int64    `json:",omitempty"` // of the generation in which the key was written
+	Base     int64    `json:",omitempty"` // of the generation at the last write
 	Layout   int      `json:",omitempty"` // version of this type
 	Writes   []string `json:",omitempty"` // random names of the latest writes, oldest first
 	revision int64
@@ -116,8 +115,8 @@ func (q queue) snapshot() session.Snapshot { return q.Snapshot(q.revision + 1) }
 
 // cached is what the session knows about a key.
 type cached struct {
-	turn  chan struct{} // serializes the changes of a queue by this session
-	Entry               // the latest one; this and the rest are guarded by store.mu
+	turn  chan struct{} // serializes this session's changes of a queue
+	Entry               // latest; guarded by store.mu, like the rest
 	since time.Time     // when it was first seen
 	used  time.Time     // when the session last used it
 	known bool          // false after a notice of a later change
@@ -137,8 +136,8 @@ func (s *store) with(key string, f func(*cached)) *cached {
 	return c
 }
 
-// learn caches an entry that the store has returned or written, and returns
-// when the session first saw it. An outdated entry costs only a failed write.
+// learn caches an entry and returns when the session first saw it. An outdated
+// entry costs only a failed write.
 func (s *store) learn(e Entry) (since time.Time) {
 	s.with(e.Key, func(c *cached) {
 		if c.Revision != e.Revision {
@@ -174,10 +173,8 @@ func (s *store) write(ctx context.Context, e Entry, guard ...Entry) (_ Entry, er
 	return e, err
 }
 
-// edit changes a queue with the function f, provided that the given session
-// exists or, if lives is false, has ended. If f fails on a cached queue, edit
-// calls f again with the current queue. If the change was not made, and never
-// will be, the error is Refused.
+// edit changes a queue with f if the session's existence matches lives. A
+// change that will never be made is Refused.
 func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*queue) error) (q queue, err error) {
 	turn := s.with(queueKey(name), func(*cached) {}).turn
 	select {
@@ -187,7 +184,7 @@ func (s *store) edit(ctx context.Context, name, id string, lives bool, f func(*q
 		return q, session.Refused(ctx.Err())
 	}
 	write := rand.Text()[:8]
-	var doubts []string // the write before each try whose outcome is unknown
+	var doubts []string // writes before the tries with unknown outcome
 	for try, sent := 0, int64(-1); ; try++ {
 		e, err := s.get(ctx, queueKey(name), try > 0)
 		guard, failed := s.get(ctx, sessionKey(id), e.Revision == sent) // reads again if the guard caused the conflict
@@ -262,11 +259,8 @@ func (s *store) unguarded() bool {
 	return ok && u.Unguarded()
 }
 
-// confirm makes sure that the session existed when its node was added. The node
-// of an ended session would block the queue until other sessions remove it.
-//
-// If the read fails or is refused, the outcome of the Create counts as unknown,
-// because the node is already in the queue.
+// confirm makes sure that the session existed when its node was added, because
+// an ended session's node would block the queue.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
 	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
@@ -293,19 +287,19 @@ var errEnded = fmt.Errorf("%w: the store has dropped it", driver.ErrSessionEnded
 // life is the value of a session's key.
 type life struct {
 	Timeout time.Duration
-	Nonce   string // because some stores ignore a write that changes nothing
+	Nonce   string // because some stores ignore an unchanged value
 }
 
-// over reports whether this session has seen a key unchanged for d or longer.
-// For a session's key, that session's timeout counts if it is longer than d.
+// over reports whether a key has been seen unchanged for d and, if it is a
+// session's, for that session's timeout.
 func (s *store) over(e Entry, d time.Duration) bool {
 	var v life
 	since := s.learn(e)
 	return json.Unmarshal(e.Value, &v) == nil && time.Since(since) >= max(v.Timeout, d)
 }
 
-// sign renews the session's key, or removes the key if end is set. It retries
-// after a conflict, which may come from an earlier heartbeat without an answer.
+// sign renews the session's key or, if end is set, removes it. A conflict may
+// come from an unanswered heartbeat.
 func (s *store) sign(ctx context.Context, end bool) error {
 	for fresh := false; ; fresh = session.Sleep(ctx, mathrand.N(10*time.Millisecond)) {
 		e, err := s.get(ctx, sessionKey(s.id), fresh)
@@ -444,13 +438,12 @@ func (s *store) Expire(ctx context.Context) (more bool, err error) {
 	return false, ctx.Err()
 }
 
-// nearest is how many living sessions a session checks: those right ahead of
-// its own node in a queue. They check the ones ahead of them.
+// nearest is how many living sessions ahead of its own node a session checks.
+// They check those ahead of them.
 const nearest = 4
 
-// met returns the sessions to check, with the queues that they share with this
-// one. If some of them have been silent for long, it adds others further ahead.
-// It also evicts keys that have not been used for long.
+// met returns the sessions to check, with the queues shared with them. It also
+// evicts keys that have long been unused.
 func (s *store) met() map[string][]string {
 	met := make(map[string][]string)
 	s.mu.Lock()
@@ -467,7 +460,7 @@ func (s *store) met() map[string][]string {
 		q, _ := decode(c.Entry)
 		own, left := slices.IndexFunc(q.Nodes, func(n session.Row) bool { return n.Owner == s.id }), 0
 		if own <= 0 {
-			left = nearest // check the last nodes, as nobody behind them does
+			left = nearest // nobody behind them checks the last nodes
 		}
 		for _, n := range slices.Backward(q.Nodes) {
 			switch is := s.cache[sessionKey(n.Owner)]; {
@@ -487,10 +480,8 @@ func (s *store) met() map[string][]string {
 	return met
 }
 
-// ended reports whether a session has ended. It removes the key of an expired
-// session, unless a heartbeat comes first. In an unguarded store, only a write
-// proves that the key is gone, because the read may come from a deposed leader
-// that never had the key.
+// ended removes an expired session's key. In an unguarded store a deposed
+// leader may answer the read, so only a write proves the end.
 func (s *store) ended(ctx context.Context, id string) bool {
 	e, err := s.get(ctx, sessionKey(id), true)
 	if err != nil || e.Value != nil && !s.over(e, 0) {
@@ -552,8 +543,8 @@ func (n *notifier) watch(ctx context.Context) {
 	}
 }
 
-// changed handles a notice. The cached queue is no longer used, and the session
-// reads the queue at once if a watched node seems to be gone.
+// changed handles a notice. The session reads the queue at once if a watched
+// node seems to be gone.
 func (n *notifier) changed(e Entry) {
 	n.mu.Lock()
 	if c := n.cache[e.Key]; c != nil && e.Revision > c.Revision {
