@@ -15,8 +15,8 @@ var errGrace = errors.New("leases of an earlier generation may not be over")
 
 const lostData = "the store is new or has lost data: no lock is granted"
 
-// begin starts the session in the store. If the store is new or has lost data,
-// begin first waits until all leases of earlier holders are over.
+// begin starts the session. If the store may have lost data, begin first waits
+// for the end of all earlier leases.
 func (s *Session) begin(ctx context.Context) error {
 	began := time.Now()
 	var paused error
@@ -49,8 +49,8 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 }
 
-// beginOnce limits the request to the session timeout, as a later answer would
-// be useless. The limit is at least five seconds, to leave time to connect.
+// beginOnce limits the request to the session timeout, because a later answer
+// is useless, but leaves time to connect.
 func (s *Session) beginOnce(ctx context.Context) (b Begun, err error) {
 	limited, cancel := context.WithTimeout(ctx, max(s.config.Timeout, 5*time.Second))
 	defer cancel()

@@ -32,9 +32,8 @@ func (s *Session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 	return j, nil
 }
 
-// removeLate removes the node of a Create whose caller gave up early. Each
-// attempt takes a slot, like a request for a caller. If the store refuses, it
-// would refuse a repeat, too, so the node stays until the session ends.
+// removeLate removes the node of a Create whose caller gave up early. If the
+// store refuses, the node stays until the session ends.
 func (s *Session) removeLate(c Change) {
 	for {
 		select {
@@ -84,8 +83,7 @@ func contenders(all []Node) []driver.Node {
 }
 
 // armCreated arms the watch that Create returns. It makes a request only if the
-// session might otherwise miss the removal of the node ahead. If the request
-// fails, there is no watch, and the caller of Create has to call Watch.
+// session might miss the removal of the node ahead.
 func (s *Session) armCreated(ctx context.Context, a *arming, c Change, j driver.Joined, r Result) (w driver.Watch) {
 	if c.Predecessor == nil || len(j.Ahead) == 0 {
 		return w
@@ -95,7 +93,7 @@ func (s *Session) armCreated(ctx context.Context, a *arming, c Change, j driver.
 		return w
 	}
 	ahead := j.Ahead[i]
-	s.looks.know(c.Queue, r.Snapshot) // so that the next poll can notice a release
+	s.looks.know(c.Queue, r.Snapshot) // lets the next poll notice a release
 	switch {
 	case s.notifier == nil:
 		w = s.watches.Arm(c.Queue, j.Place, ahead)

@@ -75,9 +75,8 @@ func (s *Session) explain(what, queue string, err error) error {
 	return fmt.Errorf("%s: %s in %q: %w", s.config.Name, what, queue, err)
 }
 
-// inTime replaces errors that match context.DeadlineExceeded or Canceled. They
-// usually come from a time limit of the session or the store, but a caller
-// would think that its own ctx has ended.
+// inTime hides the context errors of time limits, which a caller would take for
+// the end of its own ctx.
 func inTime(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err

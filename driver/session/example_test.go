@@ -11,12 +11,11 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// shelf is a store in the memory of one process. It keeps one queue, and its
-// sessions never expire.
+// shelf keeps one queue in memory. Its sessions never expire.
 type shelf struct {
 	mu    sync.Mutex
 	nodes []session.Node
-	last  int64 // the last sequence, which is also the last token
+	last  int64 // last sequence, which is also the last token
 }
 
 func (s *shelf) Begin(context.Context, time.Duration) (session.Begun, error) {

@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-// beat sends a heartbeat. If some session's deadline comes before the next
-// heartbeat, beat plans a search for expired sessions. A search plans no
-// further search, because a single session with a short timeout would otherwise
-// keep all waiting sessions searching.
+// beat sends a heartbeat and plans a search for expired sessions. A search
+// plans no other, so that sessions do not search all the time.
 func (s *Session) beat(ctx context.Context) error {
 	next, err := s.renew(ctx)
 	if err == nil && next < s.config.Timeout/8 && (next > 0 || s.expirer != nil) {
@@ -33,9 +31,8 @@ func (s *Session) renew(ctx context.Context) (next time.Duration, err error) {
 // the session timeout is long, heartbeats are too rare for this.
 const expirePause = 2 * time.Second
 
-// expire ends expired sessions for as long as its own session lives. It
-// searches for them when a deadline that a heartbeat reported has passed and,
-// while the session waits for a node, at least every two seconds.
+// expire ends expired sessions when a planned search is due and, while the
+// session waits for a node, at least every two seconds.
 func (s *Session) expire() {
 	search := time.NewTicker(expirePause)
 	defer search.Stop()
@@ -61,9 +58,8 @@ func (s *Session) expire() {
 	}
 }
 
-// expireAll ends all expired sessions, and returns the time limit for its next
-// call. The limit doubles after a request that took too long, because the
-// server may still be executing the request, and repeats would pile up.
+// expireAll ends all expired sessions. The time limit doubles after a slow
+// request, so that repeats do not pile up in the server.
 func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 	for more := true; more; {
 		late := false
@@ -75,7 +71,7 @@ func (s *Session) expireAll(limit time.Duration) (next time.Duration) {
 		if late {
 			return min(2*limit, s.limit())
 		}
-		more = more && err == nil // after an error, the next call does the rest
+		more = more && err == nil // the next call does the rest
 	}
 	return expirePause
 }
@@ -105,7 +101,7 @@ func (s *Session) tidy() {
 				more, err = t.Tidy(ctx)
 				return err
 			})
-			more = more && err == nil // after an error, the next run does the rest
+			more = more && err == nil // the next run does the rest
 		}
 	}
 }

@@ -23,13 +23,12 @@ type fake struct {
 	version  int64
 	pause    time.Duration
 	released string
-	requests map[string]int // number of requests, by method
+	requests map[string]int
 
-	// These functions, if set, run before and after each request is carried out,
-	// and can make the request fail.
+	// If set, these functions run around each request and can make it fail.
 	before, after func(ctx context.Context, what string) error
 
-	next     time.Duration // time until the deadline of a live session, or zero
+	next     time.Duration // time until a live session's deadline, or zero
 	deadline time.Time     // deadline of another session, or zero
 	ended    time.Time     // when that session was ended
 }
@@ -195,8 +194,7 @@ func (f notifier) Subscribe(ctx context.Context, q Query) (now Snapshot, err err
 	return now, err
 }
 
-// partial is a notifier without versions. Its answers contain only the nodes
-// that the query names.
+// partial is a notifier without versions that returns only the queried nodes.
 type partial struct{ notifier }
 
 func (f partial) Subscribe(ctx context.Context, q Query) (Snapshot, error) {

@@ -72,7 +72,7 @@ func (s *Session) look() {
 	pause, changed := s.config.Shortest, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var due, began time.Time // next poll of all queues; start of the latest poll
+	var due, began time.Time // next poll of all queues; latest poll's start
 	for {
 		far, await := s.turn()
 		next := time.Now().Add(max(s.pause(pause), far))
@@ -103,7 +103,7 @@ func (s *Session) look() {
 		if called {
 			queues = s.looks.take(queues)
 		}
-		if quiet := pause == s.config.Longest; quiet { // when polls are rare, one more request does not matter
+		if quiet := pause == s.config.Longest; quiet { // one more request hardly matters now
 			s.subscribeAgain()
 		}
 		if s.lookAt(queues, await) {
@@ -120,9 +120,8 @@ func (s *Session) look() {
 	}
 }
 
-// pause returns the time until the next poll: the argument polling, unless the
-// store announces every change that the watches need. Polls then only make up
-// for lost notices, so a quarter of the session timeout is enough.
+// pause returns the time until the next poll. If the store announces every
+// change, polls only make up for lost notices.
 func (s *Session) pause(polling time.Duration) time.Duration {
 	for _, queue := range s.watches.Queues() {
 		if s.notifier == nil || s.notices.isStale(queue) || !s.notifier.Listening(queue, false) ||
@@ -133,14 +132,11 @@ func (s *Session) pause(polling time.Duration) time.Duration {
 	return s.config.Timeout / 4
 }
 
-// turn estimates for how long no waiter of the session can get its lock: half
-// of Config.Shortest for each node ahead. This is the result far. Holders do
-// not shorten it, because they watch only their own nodes. If the session waits
-// in only one queue and may get the lock soon, turn instead returns a query
-// await, with which the store itself waits for the removal of the node ahead.
+// turn estimates when a waiter may get its lock. If that is soon, the query
+// lets the store await the removal of the node ahead.
 func (s *Session) turn() (far time.Duration, await Query) {
 	if s.notifier != nil {
-		return 0, Query{} // polls are rare anyway, and the loop is slow
+		return 0, Query{} // polls are rare anyway
 	}
 	far = time.Hour
 	queues := s.watches.Queues()
@@ -160,8 +156,8 @@ func (s *Session) turn() (far time.Duration, await Query) {
 	return far, Query{}
 }
 
-// nearby limits how many nodes may be ahead if the store itself waits for a
-// removal, because MariaDB takes a chain of 32 such waits for a deadlock.
+// nearby is the most nodes ahead for which the store itself waits. MariaDB
+// takes a chain of 32 waits for a deadlock.
 const nearby = 16
 
 func (s *Session) lookAt(queues []string, await Query) (changed bool) {
@@ -306,9 +302,8 @@ func (l *looks) forget(watched func(queue string) bool) {
 	maps.DeleteFunc(l.known, func(queue string, _ Snapshot) bool { return !watched(queue) })
 }
 
-// releasedSince returns the node released between two snapshots of a queue, or
-// the zero Node. It ignores a node that is not in the first snapshot, because
-// the node may have been released before that snapshot.
+// releasedSince ignores a node that is not in the first snapshot, because the
+// node may have been released before.
 func releasedSince(before, now Snapshot) (n driver.Node) {
 	if now.Released == "" || now.Released == before.Released {
 		return n

@@ -116,7 +116,7 @@ func TestPictureOfTheGrace(t *testing.T) {
 		f := newFake()
 		old := connect(t, f, timeout)
 		time.Sleep(gone)
-		f.set(func() { f.before = hang("beat", "look") }) // the worst case: the holder does not learn of the loss
+		f.set(func() { f.before = hang("beat", "look") }) // the holder does not learn of the loss
 		told := make(chan time.Duration, 1)
 		go func() {
 			<-old.Done()

@@ -11,13 +11,13 @@ type Queue struct {
 	Nodes    []Row  `json:",omitempty"` // oldest first
 	Released string `json:",omitempty"` // see Snapshot
 	Value    []byte `json:",omitzero"`
-	Setter   int64  `json:",omitempty"` // token of the node that has set the Value, or zero
+	Setter   int64  `json:",omitempty"` // token of the node that set the Value
 }
 
 // Row is a node in a [Queue].
 type Row struct {
 	Name   string
-	Token  int64  `json:",omitempty"` // also the sequence; zero if another program has made the node
+	Token  int64  `json:",omitempty"` // also the sequence; zero for other programs' nodes
 	Owner  string `json:",omitempty"` // ID of the session, or empty
 	Number int64  `json:",omitempty"` // Change.Number of its Create
 	Data   []byte `json:",omitempty"`

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
-// If ctx ends, the call returns, but the request goes on. Interrupting a
-// request would close the connection and leave the outcome unknown.
+// Interrupting the request would close the connection and leave the outcome
+// unknown.
 func TestACallerThatLeavesInterruptsNoRequest(t *testing.T) {
 	for name, leave := range map[string]func(*Session, context.Context) error{
 		"list":  func(s *Session, ctx context.Context) error { _, err := s.List(ctx, "q"); return err },
@@ -161,8 +161,7 @@ func TestTheRemovalOfALateNodeKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// Callers wait for a slot, so that heartbeats find a free connection. The wait
-// does not count towards the time limit of the request.
+// Callers wait for a slot, so that heartbeats find a free connection.
 func TestCallersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -250,7 +249,7 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 
-		for _, what := range []string{"delete", "look"} { // a Delete that finds no node then reads the queue
+		for _, what := range []string{"delete", "look"} { // a Delete of a missing node also looks
 			f.set(func() { f.before = hang(what) })
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			began = time.Now()
@@ -436,8 +435,7 @@ func TestAnUnansweredDeleteIsRepeatedOnce(t *testing.T) {
 	assert.Equal(t, 3, f.count("delete"))
 }
 
-// After a permanent error, a caller would not retry its release, and the node
-// would stay until the session ends.
+// After a permanent error, a caller would not retry its release.
 func TestAfterTheSessionHasBegunAPasswordThatIsRefusedMayBeReplaced(t *testing.T) {
 	f := newFake()
 	s := connect(t, f, time.Hour)
@@ -501,8 +499,8 @@ func TestADeadSessionEndsAlthoughAConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// With a long timeout, heartbeats are minutes apart, so another session may
-// expire long before the next heartbeat reports its deadline.
+// With a long timeout, heartbeats are too rare to find expired sessions in
+// time.
 func TestAWaiterWithALongTimeoutEndsADeadSessionWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

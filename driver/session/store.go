@@ -11,16 +11,20 @@ import (
 // session, with an ID that is unique in the store.
 //
 // All methods are safe for concurrent use, except Begin, during which no other
-// method runs. Each ctx has a deadline and ends with the session. The end of a
-// caller's ctx interrupts a request only if the ctx had more than a second left
-// when the request began. A method returns promptly once its ctx has ended.
+// method runs. Each ctx has a deadline and ends with the session. A method
+// returns promptly once its ctx has ended. The end of a caller's ctx interrupts
+// a request only if the ctx had more than a second left when the request began.
 //
-// An error matches driver.ErrUnavailable if a retry may succeed. It comes from
-// [Login] if a retry needs another password or certificate. It matches
-// driver.ErrSessionEnded if the store does not have the session, and the
-// session then ends. If a change was not made, and never will be, the error
-// matches driver.ErrGone or driver.ErrStale or comes from [Refused]. After any
-// other error of Do, the outcome counts as unknown.
+// An error matches one of these, or comes from the function:
+//
+//   - driver.ErrUnavailable: a retry may succeed.
+//   - [Login]: a retry needs another password or certificate.
+//   - driver.ErrSessionEnded: the store does not have the session, which then
+//     ends.
+//   - driver.ErrGone, driver.ErrStale or [Refused]: a change was not made, and
+//     never will be.
+//
+// After any other error of Do, the outcome counts as unknown.
 //
 // A Store that wraps another one has a method Unwrap() Store. Of the interfaces
 // below, the session then uses only those that both implement.
@@ -30,11 +34,10 @@ type Store interface {
 	// instead return how long to wait before the next call.
 	Begin(ctx context.Context, timeout time.Duration) (Begun, error)
 	// Beat moves the session's deadline to one session timeout from now, without
-	// waiting for other changes. It returns the time until the next deadline of
-	// any session. If it returns zero, because the store does not know, Expire is
-	// called after each heartbeat. A store that is no [Expirer] ends expired
-	// sessions in Beat. If the session has ended because the store may have lost
-	// data, the error of Beat matches driver.ErrLostData.
+	// waiting for other changes. It returns the time until any session's next
+	// deadline, or zero to have Expire called after each heartbeat. A store that
+	// is no [Expirer] ends expired sessions in Beat. If a loss of data has ended
+	// the session, the error matches driver.ErrLostData.
 	Beat(ctx context.Context) (next time.Duration, err error)
 	// End removes the session, with its nodes. Changes of the session that
 	// reach the store later have no effect. End also closes the store's
@@ -54,10 +57,10 @@ type Store interface {
 
 // Begun is the result of [Store.Begin].
 type Begun struct {
-	Wait       time.Duration // how long until the next call of Begin; zero if the session has begun
-	Rest       time.Duration // how long until a session can begin; only for messages
+	Wait       time.Duration // time until the next call; zero once begun
+	Rest       time.Duration // time until sessions can begin, for messages
 	Generation string        // see driver.SessionInfo
-	Told       bool          // whether the driver has logged the reason for waiting
+	Told       bool          // whether the driver has logged the reason
 }
 
 // Kind says what a [Change] does.
@@ -91,7 +94,7 @@ type Change struct {
 	Queue  string
 	Place  driver.Place // for all kinds but Create
 	Prefix string       // for Create and Replace
-	Data   []byte       // for Create and SetValue; the store may retain the slice
+	Data   []byte       // for Create and SetValue; may be retained
 	Cause  driver.Cause // for Delete
 	// Number identifies a Create in the session. Numbers rise from 1.
 	Number int64
@@ -105,10 +108,9 @@ type Result struct {
 	// Place is the new node of a Create. For a Delete or Replace, it is the
 	// node with its old name.
 	Place   driver.Place
-	Created time.Time // when Create made the node, by the store's clock
-	// Snapshot is the queue right after a Create or, if Version is set, after any
-	// change. It saves the session a call of Look to update its own watches. Nodes
-	// is nil if the store has not read them.
+	Created time.Time // creation time by the store's clock
+	// Snapshot is the queue after a Create or, if Version is set, after any
+	// change. Nodes is nil if the store has not read them.
 	Snapshot
 	// Announced names the node ahead to which the session was already subscribed
 	// before the Create: one name, [Every] for all nodes, or empty for none.
@@ -161,7 +163,7 @@ type Snapshot struct {
 	// whose Cause is driver.Released. It is empty if unknown.
 	Released   string
 	Value      []byte // see Inspector
-	ValueToken int64  // token of the node that has set the Value
+	ValueToken int64  // token of the node that set the Value
 	// Pause is how long the session can go without a poll of the queue, because
 	// the store calls Host.Look when the turn of one of its nodes has come.
 	Pause time.Duration

@@ -66,8 +66,8 @@ func (s *Session) prove(queue string, nodes []Node, names ...string) {
 	}
 }
 
-// watchQueue arms a watch that ends when the version of the queue changes. In a
-// store without versions it ends with the next notice or poll of the queue.
+// watchQueue arms a watch that ends when the version changes or, in a store
+// without versions, with the next notice or poll.
 func (s *Session) watchQueue(ctx context.Context, queue string) (driver.Watch, error) {
 	w := s.watches.ArmQueue(queue, nil)
 	now, err := s.subscribe(ctx, Query{Queue: queue})
@@ -84,13 +84,13 @@ func (s *Session) watchQueue(ctx context.Context, queue string) (driver.Watch, e
 	return w, nil
 }
 
-// notices passes the store's notices on to the watches. During a change, it
-// also records them, because a Create arms its watch only after the change.
+// notices passes notices on to the watches. It records those during a change,
+// because a Create arms its watch afterwards.
 type notices struct {
 	mu     sync.Mutex
 	arming map[*arming]bool
 	losses int            // how many times notices may have been lost
-	stale  map[string]int // queues not read since a loss, with its number
+	stale  map[string]int // loss number of each queue not read since
 }
 
 // arming holds the notices that arrive while a change is in flight.
@@ -131,8 +131,8 @@ func (s *Session) told(queue string, gone func(name string) bool) {
 	}
 }
 
-// armAnnounced arms the watch of a Create for an announced node, and replays
-// the notices since the Create. It returns false if a notice may be lost.
+// armAnnounced arms the watch of a Create and replays the notices since then,
+// unless one may be lost.
 func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nodes []Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
@@ -152,11 +152,11 @@ func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nod
 // block, and may be called at any time after Start.
 type Host struct{ s *Session }
 
-// Gone tells the session that a node was removed or renamed. Calls for the same
-// queue must be in the order of the removals. A waiter takes the lock at once
-// if why is driver.Released and proof is the [Node.Proof] that the session has
-// read for the node. Otherwise the waiter looks at the queue, so that nobody
-// who can only send notices can hand over a lock. Gone implies Changed.
+// Gone tells the session that a node was removed or renamed, and implies
+// Changed. Calls for the same queue must be in the order of the removals. A
+// waiter takes the lock at once only if why is driver.Released and proof is the
+// [Node.Proof] that the session has read, so that a forged notice cannot hand
+// over a lock.
 func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	_, seq, _ := driver.ParseName(name)
 	n := notice{driver.Node{Name: name, Seq: seq}, why, proof}

@@ -69,7 +69,7 @@ func TestANoticeAfterALossOnlyMakesTheWaiterLook(t *testing.T) {
 		assert.Equal(t, "ended", received(waiter.Watch))
 		require.NoError(t, s.Err())
 	})
-	synctest.Test(t, func(t *testing.T) { // once the queue has been read, a notice is enough again
+	synctest.Test(t, func(t *testing.T) { // after a read, a notice is enough again
 		f, _, holder, waiter := waiting(t)
 		f.host.Lost()
 		assert.Empty(t, received(waiter.Watch))
@@ -266,7 +266,7 @@ func TestASessionWithoutNoticesPollsAndSubscribesAgain(t *testing.T) {
 
 func TestALookSaysThatANodeWasReleased(t *testing.T) {
 	for why, want := range map[driver.Cause]string{driver.Released: "released ", driver.Changed: "ended"} {
-		for _, waits := range []time.Duration{0, time.Second} { // release before the first call of Look, or after it
+		for _, waits := range []time.Duration{0, time.Second} { // release before or after the first Look
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := connect(t, f, time.Minute)
@@ -305,8 +305,7 @@ func TestOneLookServesAllWatchesAndLooksBecomeRarer(t *testing.T) {
 	}
 }
 
-// looks.now makes the session read only the given queues. That must not
-// postpone the next time that it reads all queues.
+// Looks at single queues must not postpone the next look at all queues.
 func TestLooksThatTheStoreCallsForPostponeNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _, waiter := waiting(t)
