@@ -11,8 +11,7 @@ import (
 	"github.com/dlock-go/dlock/driver/watches"
 )
 
-// model computes what one watch should report, directly from the rules, without
-// the index of a Set.
+// model computes what one watch should report, directly from the rules.
 type model struct {
 	watch    driver.Watch
 	queue    string
@@ -82,8 +81,8 @@ func TestRandomCallsAgainstTheModel(t *testing.T) {
 	}
 }
 
-// play decodes each pair of bytes into a call of a Set's method, and makes the
-// call. After each call, it compares every watch with its model.
+// play decodes bytes into calls of a Set and compares each watch with its
+// model.
 func play(t *testing.T, calls []byte) {
 	calls = calls[:min(len(calls), 400)]
 	var s watches.Set

@@ -9,14 +9,12 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// Set holds the open watches of a session. The zero Set is empty and ready to
-// use. A Set must not be copied after first use.
-//
-// A Set is safe for concurrent use, has no goroutine, and no method blocks.
+// Set holds a session's open watches. The zero Set is ready to use. A Set must
+// not be copied after first use. It is safe for concurrent use, has no
+// goroutine, and no method blocks.
 //
 // Each watch reports changes in the order in which the set learns of them. It
-// never sends Released after its own node has gone. If the own node goes after
-// Released was sent, the caller receives Released before the channel is closed.
+// never sends Released after its own node has gone.
 type Set struct {
 	mu     sync.Mutex
 	over   bool
@@ -24,9 +22,8 @@ type Set struct {
 	queues map[string]index // by queue; only queues with open watches
 }
 
-// index holds a queue's watches by the names of the watched nodes, so that the
-// cost of a notice does not grow with the number of waiters. Watches of the
-// whole queue have the empty name.
+// index holds a queue's watches by node name, so that a notice costs the same
+// with many waiters. Whole-queue watches have the empty name.
 type index map[string]*watched
 
 type watched struct {
@@ -46,7 +43,7 @@ type watch struct {
 	// For a watch of nodes:
 	own      driver.Place
 	ahead    []driver.Node
-	released bool // whether Released was sent; ahead is no longer watched then
+	released bool // whether Released was sent; ahead is then unwatched
 }
 
 func (w *watch) names() []string {
@@ -82,9 +79,9 @@ func Ended() driver.Watch { return driver.NewWatch(closed, nil) }
 //
 // A node may go just before Arm. After calling Arm, the driver therefore asks
 // the store which nodes are in the queue. If a watched node is missing, the
-// driver calls Compare or Gone to end the watch, or stops the watch and returns
-// Ended instead. The driver need not ask if it knows that all watched nodes are
-// in the queue and that none of them can go during the call of Arm.
+// driver calls Compare or Gone, or stops the watch and returns Ended instead.
+// It need not ask if it knows that all watched nodes are in the queue and stay
+// there during the call of Arm.
 func (s *Set) Arm(queue string, p driver.Place, ahead ...driver.Node) driver.Watch {
 	return s.arm(&watch{queue: queue, own: p, ahead: slices.Clone(ahead)})
 }
@@ -121,7 +118,7 @@ func (s *Set) arm(w *watch) driver.Watch {
 	}
 	s.armed++
 	w.number = s.armed
-	w.c = make(chan driver.Cause, 1) // with room for Released, which is sent at most once
+	w.c = make(chan driver.Cause, 1) // room for Released, sent at most once
 	return driver.NewWatch(w.c, func() { s.stop(w) })
 }
 
@@ -261,28 +258,31 @@ func (s *Set) Mark() Mark {
 }
 
 // Compare compares the watches of the queue with a list of its nodes at one
-// instant, and ends the watches that have missed a change. The driver calls
-// [Set.Mark] before it requests the list. Compare ignores watches armed later,
-// because the list may be older than these. In the list, this session's nodes
-// must have their tokens. The tokens of other nodes may be zero.
+// instant, and ends the watches that have missed a change. These are the
+// arguments:
 //
-// If the argument asked is not nil, the driver has requested only the nodes
-// with these names, and Compare ignores watches of other nodes.
+//   - m is the [Set.Mark] from before the request for the list. Compare ignores
+//     watches armed later, because the list may be older than these.
+//   - asked, if not nil, names the only nodes that the driver has requested.
+//     Compare ignores watches of other nodes.
+//   - nodes is the list. This session's nodes must have their tokens. The
+//     tokens of other nodes may be zero.
+//   - released is the node that was released last, if the store records it. The
+//     driver passes it only once.
+//   - version is a comparable value that is new after each change of the
+//     queue's members, such as a counter, a revision or an ETag.
 //
 // A watch of nodes ends if one of its nodes is not in the list. The nodes ahead
 // are matched by name alone. The own node is matched by name, epoch and token,
-// or by name alone if the watch was armed without a token. If the store records
-// which node was released last, the driver passes that node as the argument
-// released, but only once. If a watch misses no other node, it sends Released
-// and goes on, as after [Set.Gone].
+// or by name alone if the watch was armed without a token. If only the node
+// released is missing, the watch sends Released and goes on, as after
+// [Set.Gone].
 //
 // A watch of the whole queue ends if the version differs from the one passed to
-// ArmQueue. A version is a comparable value that is new after each change of
-// the queue's members, such as a counter, a revision or an ETag. If the store
-// has no such value, the driver can derive one from the latest token, the
-// number of replacements so far, and the nodes: fmt.Sprint(token, replacements,
-// nodes). The nodes alone are not enough, because a node may be added and
-// removed between two lists, or replaced and replaced back.
+// ArmQueue. A store without versions can use fmt.Sprint(token, replacements,
+// nodes), with the latest token and the number of replacements so far. The
+// nodes alone are not enough, because a node may be added and removed, or
+// replaced and replaced back, between two lists.
 //
 // If notices may have been lost, a driver first makes sure that it receives
 // notices again, then calls Compare for each queue returned by Queues, and only
@@ -316,13 +316,13 @@ func (s *Set) Compare(queue string, m Mark, asked []string, nodes []driver.Place
 }
 
 // Gone tells the set that a node is gone from the queue or has been renamed.
-// This ends the watches of the whole queue and the watches that have the node
-// as their own or ahead. But if the cause is Released, a watch that has the
-// node ahead sends Released and goes on for its own node alone.
+// This ends the watches of the whole queue and of the node. But if the cause is
+// Released, a watch that has the node ahead sends Released and goes on for its
+// own node alone.
 //
-// For each queue, a driver must call Gone in the order in which the store
-// removed the nodes. Otherwise a watch may send Released although its own node
-// was gone before.
+// For each queue, a driver must call Gone in the order of the removals in the
+// store. Otherwise a watch may send Released although its own node was gone
+// before.
 func (s *Set) Gone(queue string, n driver.Node, why driver.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,9 +363,8 @@ func (s *Set) Left(queue string, n driver.Node) {
 	s.end(s.queues[queue].named("", n.Name), func(w *watch) bool { return w.whole || w.own.Name == n.Name })
 }
 
-// lose tells a watch that node n is gone, and reports whether the watch ends.
-// If n is ahead and was released, lose sends Released and the watch goes on. If
-// n and the node ahead differ only in the epoch, the watch ends, to be safe.
+// lose reports whether the watch ends because n is gone. A node ahead with
+// another epoch ends it, to be safe.
 func (w *watch) lose(n driver.Node, why driver.Cause) (ends bool) {
 	if w.own.Name == n.Name {
 		return true
