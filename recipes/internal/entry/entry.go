@@ -20,14 +20,13 @@ import (
 //	gone      no more requests about the node: it was removed, the store
 //	          removes it with the session, or the entry is lost
 //
-// All transitions are methods in this file: joined, Grant, lose, beginRemoval
-// and removed. An Entry is safe for concurrent use, except that only one
-// goroutine at a time may wait.
+// An Entry is safe for concurrent use, except that only one goroutine at a time
+// may wait.
 type Entry struct {
 	session *Grants
 	queue   *Queue
 	spec    Spec
-	number  int64     // the grant's number in the session, from 1; set by Grants.add
+	number  int64     // the grant's number in its session, from 1
 	asked   time.Time // when Create was sent; set by createNow
 
 	// The next three fields need no mutex, because only one goroutine at a time
@@ -46,9 +45,9 @@ type Entry struct {
 	place    driver.Place
 	created  time.Time  // by the store's clock; zero if unknown
 	since    time.Time  // when granted; zero before
-	lost     func(Loss) // set by Grant; reports a loss to the owner
+	lost     func(Loss) // tells the owner; set by Grant
 	loss     *Loss      // nil unless lost
-	inUse    bool       // whether callers may still be using the lost lock
+	inUse    bool       // whether callers may still use the lost lock
 	watching nodeWatch
 	rename   rename
 }
@@ -125,11 +124,10 @@ func Join(ctx context.Context, s *Grants, q *Queue, spec Spec) (*Entry, error) {
 // the reason, and the caller has to remove the entry.
 //
 // If the entry is lost later, the function lost is called once to tell the
-// owner, with no mutex of this package held. It must not block, because the
-// owners of the session's other entries are told only after it returns.
+// owner, with no mutex of this package held. It must not block, because it
+// delays the reports to other owners.
 //
-// The watch of the granted node starts only after watchAfter. If the entry is
-// removed sooner, Remove detects whether the node was already gone.
+// The node is watched only after watchAfter.
 func (e *Entry) Grant(lost func(Loss)) error {
 	if err := e.session.Err(); err != nil { // also detects an expired lease
 		return err
@@ -165,8 +163,8 @@ func (s *Grants) ungrant(e *Entry) {
 	delete(s.byNumber, e.number)
 }
 
-// lose marks a granted entry as lost, because the session has ended or the node
-// is gone. An entry that is not granted has no owner to tell.
+// lose marks a granted entry as lost. An entry that is not granted has no owner
+// to tell.
 func (e *Entry) lose(cause error) {
 	e.mu.Lock()
 	if e.state != granted {

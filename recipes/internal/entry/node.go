@@ -36,8 +36,8 @@ func (w *nodeWatch) stopWatch() {
 	w.kept = driver.Watch{}
 }
 
-// watchNode watches the granted entry's own node, and marks the entry as lost
-// when the node is gone. Errors of the store do not count as a loss.
+// watchNode marks the granted entry as lost when its own node is gone. An error
+// of the store is not a loss.
 func (e *Entry) watchNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -79,8 +79,8 @@ func (e *Entry) beginWatch(cancel context.CancelFunc) (p driver.Place, kept driv
 	return e.place, kept, e.state == granted
 }
 
-// awaitEnd waits until the watch of the node or ctx ends. It arms a watch if w
-// is zero. If the node is already gone, the store ends the watch at once.
+// awaitEnd waits until the watch of the node or ctx ends. A watch of a node
+// that is gone ends at once.
 func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (err error) {
 	if w.C == nil {
 		if w, err = e.session.Watch(ctx, e.queue.Name, p); err != nil {
@@ -100,12 +100,8 @@ func (e *Entry) awaitEnd(ctx context.Context, p driver.Place, w driver.Watch) (e
 	}
 }
 
-// find returns the current name of the node, or an empty string if the node is
-// gone. While a rename is unconfirmed, find looks for both names. It ignores
-// nodes of a recreated queue and, if the driver has Read, forged ones.
-//
-// If a Rename begins during the search, find searches again for the new name.
-// Otherwise it might report the node as gone while it still blocks others.
+// find returns the node's current name, or an empty string if it is gone. If a
+// rename begins meanwhile, find searches again for both names.
 func (e *Entry) find(ctx context.Context) (string, error) {
 	place, names := e.names()
 	for {

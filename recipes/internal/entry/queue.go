@@ -22,7 +22,7 @@ type Queue struct {
 // Spec describes the node of an entry.
 type Spec struct {
 	Prefix string
-	Data   []byte // the node's content; must be unique to each Create
+	Data   []byte // the content; must be unique to each Create
 	Rule   Rule
 	// Exclusive means that the entry shares the lock with no other entry, so
 	// that its removal grants the lock to the next entry.

@@ -11,16 +11,15 @@ import (
 // tryTimeout limits a single request of the reaper.
 const tryTimeout = 5 * time.Second
 
-// task is a request that the reaper retries in the background until the store
-// answers or the session ends, which removes the node anyway. Each task has its
-// own goroutine, so that a failing task does not delay others.
+// task is a request that the reaper retries, on its own goroutine, until the
+// store answers or the session ends.
 type task struct {
 	entry *Entry
 	try   func(ctx context.Context) error // sends the request once; nil means confirmed
 	tries int
-	onEnd func()        // called when the task succeeded or was given up
+	onEnd func()        // called when the task has ended
 	done  chan struct{} // closed after onEnd was called
-	err   error         // why it was given up; set before done is closed
+	err   error         // why the task failed; set before done closes
 }
 
 func (e *Entry) newTask(try func(ctx context.Context) error, onEnd func()) *task {

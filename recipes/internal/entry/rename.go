@@ -7,18 +7,16 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// A node is renamed in two steps: MarkRenamed records the decision, and Rename
-// sends it to the store. The entry counts as renamed from MarkRenamed on,
-// because other clients may see the new name even if the store's reply to this
-// client is lost.
+// An entry counts as renamed from MarkRenamed on, not from the reply. The reply
+// may be lost after other clients have seen the new name.
 
 // rename is the state of a node's renaming, for example by a downgrade. Guarded
 // by Entry.mu.
 type rename struct {
-	prefix    string             // the new prefix; empty if the node keeps its name
+	prefix    string             // the new prefix; empty if unchanged
 	confirmed bool               // whether the store has confirmed the new name
-	underWay  chan struct{}      // closed when the Replace in flight returns; nil if there is none
-	interrupt context.CancelFunc // cancels the Replace in flight; nil if there is none
+	underWay  chan struct{}      // closed when the Replace in flight returns
+	interrupt context.CancelFunc // cancels the Replace in flight
 	repeated  bool               // whether the reaper is retrying the Replace
 }
 

@@ -89,9 +89,8 @@ func (s *Grants) Cause() error {
 	return s.Err()
 }
 
-// endedByStore reports whether the store has ended the session. Then the locks
-// may have been lost some time ago. Otherwise the lease has just expired, or
-// the client is being closed.
+// endedByStore reports whether the store has ended the session, so that the
+// locks may have been lost some time ago.
 func (s *Grants) endedByStore() bool {
 	cause := s.Cause()
 	return errors.Is(cause, driver.ErrSessionEnded) && !errors.Is(cause, driver.ErrExpired)

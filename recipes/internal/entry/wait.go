@@ -120,13 +120,13 @@ func (w *waiter) step(ctx context.Context) (granted bool, err error) {
 	return w.awaitChange(ctx, watch, len(blocking) == 1)
 }
 
-// watchQueue arms a watch of the whole queue if the wait policy is WatchQueue.
-// The queue must be listed after that, or changes would be missed.
+// watchQueue arms a watch if the wait policy is WatchQueue. The queue must be
+// listed afterwards, so that no change is missed.
 func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 	if w.queue.WaitPolicy.Kind != WatchQueue {
 		return driver.Watch{}, nil
 	}
-	w.first.Known = false // the list of Create is older than the watch
+	w.first.Known = false // Create's list is older than the watch
 	return w.session.WatchQueue(ctx, w.queue.Name)
 }
 
@@ -135,7 +135,7 @@ func (w *waiter) watchQueue(ctx context.Context) (driver.Watch, error) {
 func (e *Entry) ahead(ctx context.Context) ([]driver.Node, error) {
 	if e.first.Known {
 		nodes := e.first.Ahead
-		e.first.Known, e.first.Ahead = false, nil // the list may be long, so do not keep it
+		e.first.Known, e.first.Ahead = false, nil // free the list, which may be long
 		return nodes, nil
 	}
 	nodes, err := e.session.List(ctx, e.queue.Name)
@@ -182,7 +182,7 @@ func (w *waiter) watchAhead(ctx context.Context, blocking []driver.Node) (driver
 	if ctx.Err() != nil {
 		return driver.Watch{}, ErrCallOver
 	}
-	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // cloned, so that drivers do not keep the whole list
+	return w.session.Watch(ctx, w.queue.Name, w.Place(), slices.Clone(blocking)...) // cloned, to free the rest of the list
 }
 
 // Throttle slows down a loop whose watches have ended n times in a row without
@@ -194,8 +194,7 @@ func Throttle(n int, stop <-chan struct{}) {
 }
 
 // awaitChange waits for a reason to list the queue again. It returns true if
-// the release of the single blocking node has granted the entry the lock. The
-// watch then stays open for watchNode.
+// the release has already granted the entry.
 func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single bool) (granted bool, err error) {
 	poll, stop := w.pollTimer()
 	defer stop()
@@ -218,18 +217,16 @@ func (w *waiter) awaitChange(ctx context.Context, watch driver.Watch, single boo
 	}
 }
 
-// passes reports whether a Released notice from the watch grants the entry, so
-// that the queue need not be listed again. It does if the watch has not ended
-// since, for three reasons:
+// passes reports whether a Released notice grants the entry, so that the queue
+// need not be listed again. It does unless the watch has ended since, for three
+// reasons:
 //
-//   - The blocking node was first in the queue and held exclusively. Drivers
-//     send Released only for a Delete with the cause Released, and removalCause
-//     allows it only for such nodes.
+//   - The blocking node was first in the queue and held exclusively:
+//     removalCause allows Released only for such nodes.
 //   - The entry's own node existed when that node was deleted (rule 13 of
-//     package driver), and still exists, or else the watch would have ended.
-//   - The deleted node is the one that was listed. While the entry's node
-//     exists, the queue cannot be recreated, and names do not repeat within a
-//     queue.
+//     package driver), and still exists, or the watch would have ended.
+//   - The deleted node is the one that was listed. Names do not repeat within a
+//     queue, and the entry's node keeps the queue from being recreated.
 func passes(watch driver.Watch) bool {
 	select {
 	case <-watch.C:
