@@ -33,8 +33,8 @@ func TestADialInTheBackOffEndsWhenItsCallerGivesUp(t *testing.T) {
 	})
 }
 
-// The attempt to connect must continue after a call has given up, so that a
-// later call finds a session.
+// A later call can find a session only if the attempt outlives its first
+// caller.
 func TestCallsShorterThanAConnectGetASession(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.connecting(slowly(w.store), recipes.WithTimeout(400*time.Millisecond))
@@ -85,8 +85,8 @@ func TestAnAttemptToConnectThatNoCallWaitsForEnds(t *testing.T) {
 	})
 }
 
-// Ping gives up, and the client cancels Connect because no other call waits. A
-// TryLock that begins before the cancelled Connect returns must not fail.
+// A TryLock must not fail because Ping has cancelled a Connect that is still
+// returning.
 func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		dials := 0
@@ -102,7 +102,7 @@ func TestNoCallFailsBecauseAnotherGivesUp(t *testing.T) {
 		defer cancel()
 		first := make(chan error, 1)
 		go func() { first <- c.Ping(ctx) }()
-		time.Sleep(time.Second + time.Millisecond) // ctx has ended, but Connect has not returned yet
+		time.Sleep(time.Second + time.Millisecond) // after ctx, but before Connect returns
 		l, err := c.RWMutex("q").TryLock(bg)
 		require.NoError(w, err)
 		w.unlock(l)

@@ -146,8 +146,7 @@ func drain(b *testing.B, n int) time.Duration {
 			}
 		})
 	}
-	// Create also sets the watch, so all writers are waiting once the store
-	// has served n+1 Creates.
+	// All writers wait after n+1 Creates, because Create also sets the watch.
 	for store.Stats().Requests[faults.OpCreate] < int64(n+1) {
 		time.Sleep(time.Millisecond)
 	}

@@ -19,9 +19,9 @@ type call struct {
 	began time.Time
 
 	retries  *entry.Retries // nil until a request fails
-	queued   bool           // WithMaxQueue has let the call wait; not checked again
+	queued   bool           // whether WithMaxQueue has let the call wait
 	vanished bool           // set when the node has vanished; see retry
-	slow     *time.Timer    // logs that the call still waits; nil until it waits
+	slow     *time.Timer    // logs a long wait; nil before the wait
 	progress progress       // for errors and logs
 }
 
@@ -94,8 +94,8 @@ func (c *call) obtain(ctx context.Context) (*Lock, error) {
 	return l, nil
 }
 
-// contend joins the queue and waits until it holds the lock. If the session or
-// node is lost meanwhile, it rejoins. On error it leaves no node behind.
+// contend waits in the queue until it holds the lock. It rejoins if its session
+// or node is lost. On error no node is left.
 func (c *call) contend(ctx context.Context) (*Lock, error) {
 	if c.client.live.Load() == nil {
 		defer c.client.watchSilence().Stop()

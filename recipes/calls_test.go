@@ -17,8 +17,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// calls returns, by name, a call of each method that sends a request. The call
-// releases its locks. The function passed to WithLock, Once or Run sets ran.
+// calls returns, by name, a call of each method that sends a request.
 func (c *client) calls(name string, ran *bool) map[string]func(context.Context) error {
 	m, s, e := c.RWMutex(name), c.Semaphore(name, 1), c.Election(name)
 	f := func(context.Context, *recipes.Lock) error { *ran = true; return nil }
@@ -148,8 +147,8 @@ func TestEveryCallSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// The context of a lost lock is cancelled. A call that fails because of such a
-// context must return ErrLost, not only context.Canceled.
+// The lost lock's context is cancelled, but context.Canceled alone would not
+// tell of the loss.
 func TestEveryCallWithTheContextOfALostLockTellsOfTheLoss(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -200,8 +199,7 @@ func TestEveryCallThatTimesOutTellsOfTheOutage(t *testing.T) {
 	})
 }
 
-// endingAt returns a connector that ends the session at each request for op, up
-// to the given number of times. If op is zero, any request ends the session.
+// endingAt ends the session at the first requests for op, where zero means any.
 func (w *world) endingAt(op faults.Op, requests int) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if op != 0 && r.Op != op || r.Op == faults.OpConnect || r.Op == faults.OpClose || r.Stage != faults.StageRequest || requests == 0 {

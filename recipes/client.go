@@ -19,20 +19,18 @@ const (
 	// sessionsTimeout limits how long Close waits for the store to end the
 	// sessions. Drivers may need several seconds.
 	sessionsTimeout = 15 * time.Second
-	// giveUpTimeout is how long a call that gives up waits for the error of the
-	// Connect that it has cancelled.
+	// giveUpTimeout is how long a call that gives up waits for Connect's error.
 	giveUpTimeout = 50 * time.Millisecond
 )
 
-// Client is a client of one store. It connects on first use and has one session
-// at a time; after a session ends, it connects again. If a call gives up while
-// the client connects, the attempt continues for up to 30 s, and later calls
-// share it. A lock is bound to the session in which it was granted.
+// Client is a client of one store. It connects on first use, and again after
+// its session has ended. An attempt to connect lasts up to 30 s, even if the
+// call that began it gives up, and later calls share it. A lock is bound to the
+// session in which it was granted.
 //
 // One Client can serve a whole program. It is safe for concurrent use and must
-// not be copied. Shutdown or Close ends it.
-//
-// Get a Client from dlock.Open or [NewClient].
+// not be copied. Get one from dlock.Open or [NewClient], and end it with
+// Shutdown or Close.
 type Client struct {
 	_         noCopy
 	connector driver.Connector
@@ -42,11 +40,11 @@ type Client struct {
 	silent  atomic.Bool             // whether logSilence has logged its only warning
 	dialing dialing
 
-	draining chan struct{} // closed when Shutdown or Close begins, which ends all granting
+	draining chan struct{} // closed when Shutdown or Close begins
 	done     chan struct{} // closed when Close begins
 	calls    *calls
 	reports  *calls // reports of losses
-	holds    *calls // holds that have not ended; Shutdown waits for them
+	holds    *calls // holds that Shutdown waits for
 
 	warned      sync.Map // names of semaphores that warnOfUnits has logged
 	entryClient entry.Client
@@ -56,7 +54,7 @@ type Client struct {
 	begun    chan struct{}         // closed when the next session or Close begins
 	closing  bool
 	finished chan struct{}
-	result   error // the result of Close; set before finished is closed
+	result   error // result of Close; set before finished closes
 }
 
 // NewClient returns a client that connects through c. It does no I/O.
@@ -92,7 +90,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		defer c.watchSilence().Stop()
 	}
 	err := c.onSession(ctx, func(s *session) error {
-		_, err := s.List(ctx, "dlock-ping") // any name will do: the queue need not exist
+		_, err := s.List(ctx, "dlock-ping") // the queue need not exist
 		return err
 	})
 	if err != nil {
@@ -102,14 +100,14 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Connected returns nil while the client has a session with the store.
-// Otherwise it returns an error that says why there is none, and matches
+// Otherwise the error says why there is none, and matches
 //
 //   - [ErrClosed] once Shutdown or Close has begun,
 //   - the error of the last attempt to connect, if that has failed,
 //   - driver.ErrSessionEnded if a session has ended, without an attempt since,
 //   - none of these before the first attempt.
 //
-// Connected does no I/O. To ask the store, and to connect, use [Client.Ping].
+// Connected does no I/O, unlike [Client.Ping].
 func (c *Client) Connected() error {
 	err, last := c.unreached(), c.live.Load()
 	switch {
@@ -127,9 +125,8 @@ func (c *Client) Connected() error {
 
 var errNotYet = errors.New("no call has connected yet")
 
-// requestError returns the error to report for a failed call such as Ping or
-// Queue. If ctx ended while the client could not connect, it includes why. If a
-// request timed out or the session ended, it matches driver.ErrUnavailable.
+// requestError explains a failed call such as Ping. If ctx ended while the
+// client could not connect, the error says why.
 func (c *Client) requestError(ctx context.Context, err error) error {
 	switch last := c.unreached(); {
 	case ctx.Err() != nil && last != nil:
@@ -160,15 +157,14 @@ func (c *Client) String() string {
 // GoString describes the client as String does, for the verb %#v.
 func (c *Client) GoString() string { return "dlock.Client(" + c.String() + ")" }
 
-// Close ends the client and releases all its locks, without waiting for their
-// holders as [Client.Shutdown] does. Calls in flight return [ErrClosed], and
-// the Lost channel of every lock closes. Close then ends the client's sessions
-// in the store, including lost ones that may still exist there, which removes
-// their nodes. It waits for at most 20 s.
+// Close ends the client and its locks, without waiting for holders as
+// [Client.Shutdown] does. Calls in flight return [ErrClosed], and the Lost
+// channel of every lock closes. Close then ends the client's sessions in the
+// store, which removes their nodes. It waits for at most 20 s.
 //
-// If the store cannot be reached, the error matches driver.ErrUnavailable. The
-// nodes then stay until the session times out, and may block other clients. The
-// error says how long that takes. Further calls return the result of the first.
+// If the store cannot be reached, the error matches driver.ErrUnavailable, and
+// says how long the nodes may stay and block other clients. Further calls
+// return the result of the first.
 func (c *Client) Close() error {
 	if c.beginClose() {
 		c.result = c.closeSessions()
@@ -265,8 +261,8 @@ func (c *Client) endCall() { c.calls.end() }
 // has begun.
 func (c *Client) spawn(f func()) bool { return c.calls.spawn(f) }
 
-// report runs f, which reports a loss to the log and to hooks, on a new
-// goroutine, so that a slow hook does not delay the reports to other holders.
+// report runs f on a new goroutine, so that a slow hook delays no other
+// holder's report.
 func (c *Client) report(f func()) {
 	if !c.reports.spawn(f) {
 		f()
@@ -295,7 +291,7 @@ type calls struct {
 	mu     sync.Mutex
 	active int
 	closed bool
-	ended  chan struct{} // closed once close was called and the last call has ended
+	ended  chan struct{} // closed when the last call ends after close
 }
 
 func newCalls() *calls { return &calls{ended: make(chan struct{})} }

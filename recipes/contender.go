@@ -14,7 +14,7 @@ import (
 // Contender is a holder or waiter in a lock's queue; see [RWMutex.Queue].
 type Contender struct {
 	Node  string
-	Host  string // the host name in Node (see [WithHostname]); empty for nodes not made by dlock
+	Host  string // the client's [WithHostname]; empty if unknown
 	Mode  Mode
 	Holds bool // false if it waits
 	// Units is how many units of a [Semaphore] the contender holds or waits
@@ -116,7 +116,7 @@ func (s *session) contenders(ctx context.Context, queue string) ([]Contender, er
 		return nil, err
 	}
 	contenders := make([]Contender, 0, len(nodes))
-	read := make(map[bool]bool) // whether a holder (true) or a waiter (false) was read
+	read := make(map[bool]bool) // whether a contender with that Holds was read
 	for _, c := range listed(nodes, s.heldSince(queue)) {
 		if err = nil; !read[c.Holds] || !brief.Is(ctx) {
 			err = s.describe(ctx, queue, &c)

@@ -11,8 +11,8 @@ import (
 // work that the lock protects under this context.
 //
 // Calls of Lock or RLock for the same lock and client with this context, or a
-// child of it, re-enter the lock: they succeed at once and without a request. A
-// shared lock cannot be re-entered exclusively; that returns [ErrUpgrade].
+// child of it, re-enter the lock: they succeed at once, without a request. Lock
+// returns [ErrUpgrade] if the lock is shared.
 //
 // Goroutines that share the context do not exclude each other, even if each of
 // them calls Lock:
@@ -26,10 +26,9 @@ import (
 // To make a goroutine compete for the lock, give it a context of
 // [WithoutReentry].
 //
-// Calls with the same parent return the same context, which the lock keeps
-// until the parent ends or Unlock is called. If you create many parents during
-// a long hold, cancel each when its work is done, so that their contexts do not
-// pile up. A nil parent counts as context.Background.
+// The lock keeps one context per parent until the parent ends or Unlock is
+// called, so cancel parents whose work is done. A nil parent counts as
+// context.Background.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -93,8 +92,8 @@ func (c *heldContext) String() string {
 	return fmt.Sprintf("%v.WithLock(%s)", c.Context, printable(c.in.holder.hold.queue.name))
 }
 
-// newContext returns a child of parent that is cancelled when the Lock ends, or
-// at once if it has already ended. It must be called with hold.mu held.
+// newContext returns a child of parent that is cancelled when the Lock ends. It
+// must be called with hold.mu held.
 func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := &lockContext{Context: ctx, cancel: cancel}
@@ -119,12 +118,12 @@ func (l *lockState) newContext(key any, parent context.Context) *lockContext {
 	return c
 }
 
-// lockContext is a child of one parent context, and ends with the Lock. A Lock
-// keeps only one per parent, so that a long hold does not leak memory.
+// lockContext is a context that ends with its Lock. A Lock keeps one per
+// parent, so that a long hold does not leak memory.
 type lockContext struct {
 	context.Context // the parent of held
 	cancel          context.CancelCauseFunc
-	unregister      func() bool // undoes context.AfterFunc on the parent; nil if the parent never ends
+	unregister      func() bool // undoes context.AfterFunc; nil if the parent never ends
 
 	held *heldContext // what Lock.Context returns; nil before its first call
 }

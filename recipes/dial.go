@@ -23,7 +23,7 @@ var (
 )
 
 type dialing struct {
-	err     atomic.Pointer[error] // why Connect failed or still waits; nil once connected
+	err     atomic.Pointer[error] // why Connect has not succeeded; nil once connected
 	attempt *dialAttempt
 
 	// Used by one attempt at a time:
@@ -31,9 +31,8 @@ type dialing struct {
 	generation string // SessionInfo.Generation of the last session
 }
 
-// dialAttempt is one attempt to connect, shared by all calls that need a
-// session. It continues when its callers give up, because calls with deadlines
-// shorter than a connect would otherwise never get a session.
+// dialAttempt is one attempt to connect. It outlives its callers, because those
+// with short deadlines would otherwise never get a session.
 type dialAttempt struct {
 	ended   chan struct{}
 	session *session
@@ -41,8 +40,8 @@ type dialAttempt struct {
 
 	// Guarded by Client.mu:
 	callers int                     // number of calls that wait for the attempt
-	cancel  context.CancelCauseFunc // cancels the Connect in flight; nil if there is none
-	anew    chan struct{}           // made by giveUp; closed when the cancelled Connect has returned
+	cancel  context.CancelCauseFunc // cancels the Connect in flight, if any
+	anew    chan struct{}           // closed when the Connect cancelled by giveUp returns
 }
 
 // joinAttempt returns the attempt in flight, or starts one.
@@ -75,9 +74,8 @@ func (c *Client) endAttempt(a *dialAttempt) {
 	close(a.ended)
 }
 
-// giveUp ends a call's wait for the attempt. If no other call waits, and it is
-// not known why there is no session, giveUp cancels Connect, because the error
-// of Connect says why. The attempt then calls Connect once more.
+// giveUp ends a call's wait for the attempt. The last caller cancels Connect to
+// learn why it hangs. The attempt then calls Connect again.
 func (c *Client) giveUp(a *dialAttempt) {
 	c.mu.Lock()
 	a.callers--
@@ -98,8 +96,8 @@ func (c *Client) unreached() error {
 	return nil
 }
 
-// dial connects, after a pause if the last attempt failed. The Connected hook
-// gets ctx, which has the values of the call that started the attempt.
+// dial connects, after a pause if the last attempt failed. ctx is only for the
+// Connected hook.
 func (c *Client) dial(ctx context.Context, a *dialAttempt) (*session, error) {
 	if s := c.current(); s != nil {
 		return s, nil
@@ -172,7 +170,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 	if err == nil && c.options.readOnly {
 		s = readOnly{s, driver.Inspect(s)}
 	}
-	if err != nil && ctx.Err() != nil { // hide errors of ctx, which no caller has passed
+	if err != nil && ctx.Err() != nil { // hide errors of this function's own context
 		err = mask(entry.WithCause(ctx, err), context.DeadlineExceeded, context.Canceled)
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -182,7 +180,7 @@ func (c *Client) connectOnce(a *dialAttempt) (driver.Session, error) {
 }
 
 // readOnly is the session of a client with [WithReadOnly]. It refuses Create
-// and Remove. All other changes need a node from Create, so they cannot occur.
+// and Remove; all other changes need a node.
 type readOnly struct {
 	driver.Session
 	driver.Inspector
@@ -196,8 +194,8 @@ func (readOnly) Create(context.Context, string, driver.NodeSpec) (driver.Joined,
 
 func (readOnly) Remove(context.Context, string, driver.Place) error { return errReadOnly }
 
-// beginConnect returns nil if Connect may be called. It fails if all callers
-// gave up during the pause; a later call then starts a new attempt.
+// beginConnect returns nil if Connect may be called. It may not if all callers
+// gave up during the pause.
 func (c *Client) beginConnect(a *dialAttempt, cancel context.CancelCauseFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,7 @@ func TestADowngradeDuringASearchForTheNodeIsNoLoss(t *testing.T) {
 		c := w.clientOf(faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 			switch {
 			case r.Op == faults.OpWatch && r.Stage == faults.StageRequest && r.Nth == 1:
-				return faults.Fault{EndWatchAfter: time.Second} // when this watch ends, the holder searches for its node
+				return faults.Fault{EndWatchAfter: time.Second} // then the holder searches for its node
 			case r.Op == faults.OpRead && r.Stage == faults.StageRequest && r.Nth == 1:
 				close(search)
 				return faults.Fault{Delay: time.Second}
@@ -71,7 +71,7 @@ func TestDowngradeWaitsForTheOtherExclusiveHolds(t *testing.T) {
 		assert.Equal(w, recipes.Shared, outer.Mode())
 		assert.Equal(w, recipes.Exclusive, inner.Mode())
 		w.waits(reader)
-		time.Sleep(301 * time.Millisecond) // the holder watches its own node after 300 ms
+		time.Sleep(301 * time.Millisecond) // until the holder watches its own node
 		before := w.store.Stats()
 		w.unlock(inner)
 		entered := w.won(reader)
@@ -106,8 +106,8 @@ func TestADowngradeWhoseReplyIsLostCountsAndIsFinished(t *testing.T) {
 	}
 }
 
-// lateReplace makes Replace take effect at once but return only after its
-// caller has given up.
+// lateReplace makes Replace take effect at once, but return after its caller
+// has given up.
 type lateReplace struct {
 	replacing atomic.Bool
 	deleted   atomic.Pointer[deletion]

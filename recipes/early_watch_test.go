@@ -39,7 +39,7 @@ func TestAWaiterPausesIfItsWatchesEndEarly(t *testing.T) {
 						lists.Add(1)
 					}
 					if lists.Load() > 10_000 {
-						return faults.Fault{} // stop injecting faults, so that the test fails instead of hanging
+						return faults.Fault{} // so that the test fails instead of hanging
 					}
 					return faults.Fault{EndWatchAfter: time.Microsecond}
 				})

@@ -15,9 +15,8 @@ import (
 const electionRecipe = "election"
 
 // Election chooses one leader among all processes that campaign under one name.
-// It uses the lock of that name: the holder of the exclusive lock is the
-// leader, and the Lock is its term. An Election and an [RWMutex] of the same
-// name therefore exclude each other. While readers hold the lock, nobody leads.
+// The leader is the holder of the exclusive lock of that name, and the Lock is
+// its term. While an [RWMutex] of that name is held, nobody leads.
 //
 // An Election has no state, and is safe for concurrent use. Elections come from
 // [Client.Election].
@@ -46,20 +45,19 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 // permanent error of [Election.Campaign], such as [ErrClosed].
 //
 // The context passed to lead is one of [Lock.Context]: it is cancelled when the
-// term is lost. Run gives the term up only when lead has returned, so lead should
-// wait for all goroutines that it has started. If lead returns during its term,
-// Run resigns and returns the error of lead, joined with that of [Lock.Unlock].
-// If lead returns after a loss, Run logs its error. If lead panics, Run resigns.
+// term is lost. Run gives the term up only when lead has returned, so lead
+// should wait for all goroutines that it has started. If lead returns during
+// its term, Run resigns and returns the error of lead, joined with that of
+// [Lock.Unlock]. If lead returns after a loss, Run logs its error. If lead
+// panics, Run resigns.
 //
 // Each term has a greater token than the terms before it. An earlier leader may
-// believe that it still leads, for example after a pause of its process, until
-// its context ends; see [Lock.Token].
+// believe for a while that it still leads; see [Lock.Token].
 //
 // Run outlasts outages of the store: after each error that matches
 // driver.ErrUnavailable, it pauses as [WithBackOff] says and tries again.
-// [WithTimeout] has no effect. Run never re-enters a term: if ctx comes from
-// [Lock.Context] of a term of this election, Run waits until that term has
-// ended.
+// [WithTimeout] has no effect. Run never re-enters a term: with the context of
+// a term of this election, Run waits until that term has ended.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lock) error) error {
 	if err := e.queue.usable(ctx); err != nil {
 		return err
@@ -116,13 +114,13 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 // in the order of their tokens. A zero Contender means that nobody leads.
 // Observe may miss leaders with very short terms.
 //
-// If the store cannot be reached, Observe yields one error that matches
-// driver.ErrUnavailable. The caller may leave the loop or continue. If it
-// continues, Observe yields the leader again as soon as it is known. After any
-// other error, such as that of ctx or [ErrClosed], Observe ends.
+// During an outage, Observe yields one error that matches
+// driver.ErrUnavailable. If the caller continues the loop, Observe yields the
+// leader again as soon as it is known. Any other error, such as that of ctx or
+// [ErrClosed], ends the loop.
 //
-// Each change costs three requests, or four on ZooKeeper. Contenders that join
-// or leave the queue behind the leader cost none.
+// Each change of the leader costs three requests, or four on ZooKeeper. Other
+// changes of the queue cost none.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
 		var o observer
@@ -134,17 +132,16 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 
 type observer struct {
 	seen   Contender // the latest leader
-	newest int64     // the token of the latest leader that had one
-	behind time.Time // when tokens below newest first appeared; zero while none do
+	newest int64     // the latest nonzero token of a leader
+	behind time.Time // when tokens below newest first appeared, or zero
 }
 
-// longBehind is how long an observer ignores leaders whose tokens are smaller
-// than an earlier leader's. A ZooKeeper server that lags behind catches up
-// sooner. If the tokens stay small, the store was probably set up anew.
+// longBehind is how long an observer ignores tokens smaller than an earlier
+// leader's. A ZooKeeper server that lags behind catches up sooner.
 const longBehind = 30 * time.Second
 
-// compare reports whether the leader has changed. The result old is true if
-// this is probably an earlier leader, shown by a server that lags behind.
+// compare reports whether the leader has changed. The result old means that a
+// lagging server has probably shown an earlier leader.
 func (o *observer) compare(leader Contender) (changed, old bool) {
 	switch {
 	case leader.Token == 0 || leader.Token >= o.newest:
@@ -174,8 +171,7 @@ func (s *session) leader(ctx context.Context, queue string) (Contender, error) {
 }
 
 // watchLeader returns the leader, or a zero Contender, and a watch that ends
-// when the leader may have changed. It watches the first node, because nodes
-// behind it do not matter, or the whole queue if that is empty.
+// when the leader may have changed.
 func (s *session) watchLeader(ctx context.Context, queue string) (Contender, driver.Watch, error) {
 	for {
 		nodes, err := s.List(ctx, queue)
@@ -192,7 +188,7 @@ func (s *session) watchLeader(ctx context.Context, queue string) (Contender, dri
 		}
 		var c Contender
 		if err == nil {
-			c, err = s.leaderOf(ctx, queue, nodes) // read after the watch was armed, to miss no change
+			c, err = s.leaderOf(ctx, queue, nodes) // after the watch was armed, to miss nothing
 		}
 		if err == nil {
 			return c, watch, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// running calls e.Run on a new goroutine. The returned function fails the test
-// if Run has not returned yet.
+// running calls e.Run on a new goroutine. The function result requires that it
+// has returned.
 func (w *world) running(ctx context.Context, e *recipes.Election, lead func(context.Context, *recipes.Lock) error) (result func() error) {
 	c := make(chan error, 1)
 	go func() { c <- e.Run(ctx, lead) }()
@@ -38,8 +38,8 @@ func (w *world) running(ctx context.Context, e *recipes.Election, lead func(cont
 	}
 }
 
-// watched records what an observer of an election has seen. An element of seen
-// is the data of a leader, "-" for no leader, or "!" for an error.
+// watched records what an observer saw: each leader's data, "-" for none, "!"
+// for errors.
 type watched struct {
 	mu    sync.Mutex
 	seen  []string

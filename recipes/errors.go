@@ -29,8 +29,7 @@ var (
 	// WithTimeout passes before the lock is granted. The error also matches
 	// context.DeadlineExceeded, and driver.ErrUnavailable if the store was not
 	// reachable or a request was unanswered. The message names the holder as of
-	// the last time the waiter listed the queue, which may be long ago in a
-	// long queue.
+	// the last time the waiter listed the queue, perhaps long ago.
 	ErrTimeout error = plainTimeout{}
 
 	// ErrLost means that the lock was held and then lost: its session ended, or
@@ -140,7 +139,7 @@ type timeoutError struct {
 	after  time.Duration
 	holder string        // the holder's node; empty if unknown
 	mine   bool          // whether this client holds the lock
-	asOf   time.Duration // age of the information about the holder; 0 if it is current
+	asOf   time.Duration // age of the holder's name; zero if current
 	ahead  int           // number of nodes ahead in the queue
 	last   error         // last error of the store, or nil
 }
@@ -175,7 +174,7 @@ func (e *timeoutError) Unwrap() []error {
 
 type lostError struct {
 	lock, node string
-	mode       Mode // how the lock was held when it was lost
+	mode       Mode // how the lock was held at the loss
 	cause      error
 }
 
@@ -210,7 +209,7 @@ const maxPrinted = 1024
 
 func printable(name string) string {
 	if len(name) > maxPrinted {
-		const end = 32 // enough for the sequence at the end of a name
+		const end = 32 // enough for the sequence in a name
 		return fmt.Sprintf("%q...%q (%d bytes)", name[:maxPrinted-end], name[len(name)-end:], len(name))
 	}
 	if q := strconv.Quote(name); len(q) != len(name)+2 {

@@ -61,8 +61,7 @@ func TestReadersThatWaitedForAWriterAreGrantedTheLockWithoutARequest(t *testing.
 	})
 }
 
-// bothOrders holds, by name, the two orders in which a waiter's own node can be
-// removed and its predecessor released.
+// Each of bothOrders removes a waiter's own node and releases its predecessor.
 var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	"removed first": func(w *world, own string, held *recipes.Lock) {
 		w.store.Faults().RemoveNode("q", own)
@@ -74,9 +73,8 @@ var bothOrders = map[string]func(w *world, own string, held *recipes.Lock){
 	},
 }
 
-// loseNode checks that a waiter whose node is removed gets the lock with a new
-// node. The callback, called at the given point of the wait, removes the node
-// and releases its predecessor.
+// loseNode checks that a waiter whose node is removed gets the lock with
+// another.
 func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own string, held *recipes.Lock)) {
 	var own string
 	held := w.won(w.client("h").lock(bg))
@@ -99,8 +97,7 @@ func loseNode(w *world, mode recipes.Mode, when string, both func(w *world, own 
 	w.unlock(l)
 }
 
-// A waiter whose own node was removed must not be granted the lock, even if its
-// predecessor is released before the waiter notices.
+// A waiter without a node must not be granted the lock, even before it notices.
 func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	for name, both := range bothOrders {
 		for _, mode := range []recipes.Mode{recipes.Exclusive, recipes.Shared} {
@@ -120,8 +117,7 @@ func TestAReleaseThatTheEndOfTheWatchFollowsGrantsNothing(t *testing.T) {
 	}
 }
 
-// If Unlock comes before the watch, the waiter must list the queue to notice.
-// If Unlock comes later, the watch must wake the waiter.
+// A release before the watch shows only in a list of the queue.
 func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	for when, lists := range map[string]int{"before watch": 1, "after watch": 0, "after create": 0} {
 		t.Run(when, func(t *testing.T) {
@@ -140,8 +136,8 @@ func TestAReleaseThatMeetsTheWatch(t *testing.T) {
 	}
 }
 
-// interceptedSession calls a function at one of three points: "after create",
-// "before watch" or "after watch".
+// interceptedSession calls a function after Create, before Watch or after
+// Watch, as when says.
 type interceptedSession struct {
 	driver.Session
 	when string
@@ -174,8 +170,7 @@ func (s interceptedSession) now(when string, p driver.Place) {
 	}
 }
 
-// If a driver does not report why a node was deleted, the waiter behind it must
-// list the queue to learn whether the lock is free.
+// Without the cause of a deletion, only a list shows whether the lock is free.
 func TestADriverThatIgnoresTheCauseCostsALookAtTheQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var queue []<-chan result

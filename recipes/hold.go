@@ -14,20 +14,20 @@ import (
 
 const unlockTimeout = 2 * time.Second
 
-// hold is one grant of a lock. It has the Lock that was granted and one more
-// for each re-entry, and ends when the last of them is unlocked.
+// hold is one grant of a lock, shared by its Lock and those of re-entries. It
+// ends with the last Unlock.
 type hold struct {
 	queue *queue
 	want  *want
 	entry *entry.Entry
 	since time.Time
-	max   *holdLimit // set before the first Lock is returned; nil without WithMaxHold
+	max   *holdLimit // nil without WithMaxHold; immutable after limitTo
 
 	mu     sync.Mutex
 	locks  []*lockState // guarded by mu; Locks not yet unlocked
-	loss   error        // guarded by mu; set once the Locks are marked lost
+	loss   error        // guarded by mu; nil until markLost
 	wanted wanted
-	hooks  *ending // guarded by mu; nil until the Granted hook has returned
+	hooks  *ending // guarded by mu; nil until Granted has returned
 }
 
 // ending has the hooks to call at the end of a hold, and their context.
@@ -74,9 +74,8 @@ func (h *hold) check() {
 	}
 }
 
-// tellLoss marks the Locks as lost, unless they already are or all were
-// unlocked. It cancels their contexts before it closes their Lost channels, so
-// that code woken by Lost does not use a live context. The Lost hook runs last.
+// tellLoss marks the Locks as lost. Their contexts end before their Lost
+// channels close, because code woken by Lost may use a context.
 func (h *hold) tellLoss(loss entry.Loss) {
 	err := h.lostError(loss)
 	for {
@@ -94,10 +93,8 @@ func (h *hold) tellLoss(loss entry.Loss) {
 	}
 }
 
-// markLost marks the Locks as lost. The result counts is false if they already
-// are, or all were unlocked. While contexts of the Locks are active, markLost
-// only returns these: the caller must cancel them and call markLost again. The
-// result granted reports whether the Granted hook has returned.
+// markLost marks the Locks as lost once their contexts have ended. Until then
+// it returns contexts that the caller must cancel before it tries again.
 func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, counts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +102,7 @@ func (h *hold) markLost(err *lostError) (contexts []*lockContext, granted, count
 		return nil, false, false
 	}
 	for _, l := range h.locks {
-		for _, c := range l.contexts { // stay in l.contexts, so that a concurrent Unlock cancels them
+		for _, c := range l.contexts { // stay in l.contexts for a concurrent Unlock
 			if c.Err() == nil {
 				contexts = append(contexts, c)
 			}
@@ -129,8 +126,8 @@ func (h *hold) lostError(loss entry.Loss) *lostError {
 	return &lostError{lock: h.queue.name, node: loss.Node, cause: loss.Cause}
 }
 
-// reportLoss logs a loss and runs the Lost hook, on another goroutine. If the
-// Granted hook is still running, grantReported runs the Lost hook later.
+// reportLoss logs a loss and runs the Lost hook, unless the Granted hook is still
+// running.
 func (h *hold) reportLoss(err *lostError, granted bool) {
 	h.queue.client.report(func() {
 		h.queue.options.logger.Warn("dlock: lock lost", "lock", err.lock, "node", err.node, "error", err.cause)
@@ -146,9 +143,8 @@ func (h *hold) traceLost(err *lostError) {
 	}
 }
 
-// grantReported is called when the Granted hook has returned or panicked. It
-// allows the hooks Released and Lost, which must not run earlier. If the hold
-// was lost while Granted ran, it runs Lost.
+// grantReported is called after the Granted hook, even if that panics. It
+// allows the hooks Released and Lost, which must not run earlier.
 func (h *hold) grantReported(ctx context.Context) {
 	trace := h.queue.options.trace
 	h.mu.Lock()
@@ -200,17 +196,14 @@ func (h *hold) whyEnded() error {
 
 // WithMaxHold makes a granted lock count as lost after d, in case its holder
 // hangs. The errors of the lock then match [ErrMaxHold] as well as [ErrLost],
-// and its contexts end. [Lock.Err] reads the clock, so it reports the loss even
-// right after a pause of the process. Zero or less (the default) is no limit.
+// and its contexts end. Zero or less (the default) is no limit.
 //
-// Unlock then releases the lock as usual, and returns ErrLost. If the holder has
-// not called it within another quarter of d, the client releases the lock, so
-// that the next contender is granted it although the holder may still be
-// working. A resource that checks tokens refuses what that holder writes later.
+// Unlock then releases the lock as usual, and returns ErrLost. If the holder
+// has not called Unlock within another quarter of d, the client releases the
+// lock, although the holder may still be working; see [Lock.Token].
 //
-// The limit counts from the grant. A re-entry has no limit of its own. Nothing
-// extends the limit: no re-entry, no downgrade, and no Unlock of one of several
-// Locks. [Client.Shutdown] waits for a hanging holder's Unlock, as after any
+// The limit counts from the grant, and nothing extends it, not even a re-entry.
+// [Client.Shutdown] waits for the Unlock of a hanging holder, as after any
 // other loss.
 func WithMaxHold(d time.Duration) Option {
 	return func(o *options) { o.maxHold = min(d, math.MaxInt64/2) }
@@ -219,7 +212,7 @@ func WithMaxHold(d time.Duration) Option {
 type holdLimit struct {
 	limit         time.Duration
 	lose, release *time.Timer
-	returned      bool // guarded by hold.mu; whether the entry was given back
+	returned      bool // guarded by hold.mu; set by claimEntry
 }
 
 // limitTo starts the timers. It is called before the first Lock is returned.
@@ -247,7 +240,7 @@ func (h *hold) overstayed() {
 
 // takeAway releases the entry of a holder that hangs.
 func (h *hold) takeAway() {
-	h.overstayed() // in case its own timer is late after a pause of the process
+	h.overstayed() // in case its own timer is late
 	h.mu.Lock()
 	hangs := len(h.locks) > 0 && errors.Is(h.loss, ErrMaxHold)
 	h.mu.Unlock()

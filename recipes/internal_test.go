@@ -19,7 +19,7 @@ import (
 
 func TestOnlyWhatIsBeforeAContenderBlocksIt(t *testing.T) {
 	for _, c := range []struct {
-		queue string // one letter per node, oldest first; X is an unknown kind
+		queue string // one letter per node; X is unknown
 		i     int
 		mode  Mode
 		want  int
@@ -100,7 +100,7 @@ func TestHostnameIsMadeFitForNames(t *testing.T) {
 		"é":                      "%C3%A9",
 		"\x00\n":                 "%00%0A",
 		strings.Repeat("h", 300): strings.Repeat("h", 200),
-		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // cut at 198 bytes, so as not to split a %2F
+		strings.Repeat("/", 100): strings.Repeat("%2F", 66), // cut at 198 bytes, not within %2F
 	} {
 		got := encodeHostname(in)
 		assert.Equal(t, want, got)
@@ -151,8 +151,8 @@ func (c hangingConnector) Connect(ctx context.Context) (driver.Session, error) {
 	return nil, driver.ErrUnavailable
 }
 
-// An attempt that outlived Close would modify the client while the test prints
-// it, which the race detector would report.
+// The race detector would report an attempt that changes the client while it is
+// printed.
 func TestNoAttemptToConnectGoesOnAfterClose(t *testing.T) {
 	connector := hangingConnector{make(chan struct{})}
 	c := NewClient(connector)

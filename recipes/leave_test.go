@@ -32,8 +32,8 @@ func TestALostSessionEndsInTheStoreWithTheLastUnlock(t *testing.T) {
 		w.cutOff(a)()
 		again := a.lock(bg)
 
-		// Holders may still work under the lost locks, so the client must not
-		// end the session in the store before the last Unlock.
+		// The store must keep the session until the last Unlock, because
+		// holders may still work.
 		for _, held := range []*recipes.Lock{l, other, inner} {
 			time.Sleep(time.Minute)
 			w.waits(next)
@@ -55,7 +55,7 @@ func TestALostSessionWithoutLocksEndsInTheStoreAtOnce(t *testing.T) {
 		w.waits(waiting)
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000001", "a-W-0000000002"}, w.names())
 		heal()
-		time.Sleep(5 * time.Second) // longer than the pause between two attempts to end a session
+		time.Sleep(5 * time.Second) // until the next attempt to end the session
 		assert.Equal(w, []string{"b-W-0000000000", "a-W-0000000002"}, w.names())
 		w.unlock(held)
 		w.unlock(w.won(waiting))
@@ -82,8 +82,8 @@ func TestANewSessionIsAReasonToEndTheLostOneNow(t *testing.T) {
 		l := w.won(c.lock(bg))
 		heal := w.cutOff(c)
 		require.ErrorIs(w, l.Unlock(), recipes.ErrLost)
-		// The first attempt to end the lost session fails within this
-		// minute. The next one is due a day later.
+		// The first attempt fails within this minute; the next is due a day
+		// later.
 		time.Sleep(time.Minute)
 		heal()
 		w.unlock(w.won(c.lock(bg)))

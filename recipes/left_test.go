@@ -53,8 +53,8 @@ func TestACallWithADeadlineInterruptsNoCreate(t *testing.T) {
 	})
 }
 
-// Only a Create on its caller's goroutine is interrupted. It runs there only if
-// the store has answered the previous Create promptly.
+// Only after a prompt answer does the next Create run on its caller's
+// goroutine.
 func TestAPromptStoreThatFallsSilentInterruptsOneCreate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var silent atomic.Bool

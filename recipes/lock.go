@@ -9,12 +9,11 @@ import (
 // re-entry returns a Lock of its own, and the last Unlock removes the node from
 // the store.
 //
-// Locks come from RWMutex, Semaphore and Election, and from [Locks.All]. The
-// zero value and nil behave like an unlocked Lock: errors match [ErrNotHeld],
-// and other results are zero. A Lock is safe for concurrent use.
+// Locks come from RWMutex, Semaphore, Election and [Locks.All]. The zero value
+// and nil behave like an unlocked Lock: errors match [ErrNotHeld], and other
+// results are zero. A Lock is safe for concurrent use.
 //
-// A copy of a Lock is the same lock: unlocking one unlocks both. Even so, pass
-// pointers, because go vet reports copies.
+// A copy of a Lock is the same lock, but go vet reports copies.
 type Lock struct {
 	_ noCopy
 	*lockState
@@ -35,7 +34,7 @@ type lockState struct {
 	unlocked  bool
 	unlockErr error                // what later calls of Unlock return
 	lost      chan struct{}        // returned by Lost; created on first use
-	contexts  map[any]*lockContext // live contexts by mapKey(parent); cancelled when this Lock ends
+	contexts  map[any]*lockContext // by mapKey(parent); cancelled when this Lock ends
 }
 
 var errNoLock = fmt.Errorf("dlock: this Lock comes from no call of RWMutex (look at the call's error first): %w", ErrNotHeld)
@@ -74,9 +73,8 @@ func (l *Lock) Node() string {
 // know it yet.
 //
 // The token of an exclusive lock is greater than that of every earlier
-// exclusive lock of this name in the same store. After a move to another store,
-// or after a store was restored or set up anew, tokens may be smaller;
-// docs/use/guarantees.md says what to do.
+// exclusive lock of this name in the same store. In another, restored or new
+// store, tokens may be smaller; docs/use/guarantees.md says what to do.
 //
 // Shared locks are held together, so their tokens must be compared with the
 // greatest exclusive token but must not raise it. A re-entry has the token of
@@ -111,10 +109,10 @@ func (l *Lock) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Err returns nil while the lock is held: its lease has not expired and no loss
-// was noticed. Err reads the clock, so after a pause of the process it reports
-// a loss even before Lost closes. In a virtual machine that was paused, clocks
-// may have stood still; only the token helps then.
+// Err returns nil while the lock is held, as far as the client knows. Err reads
+// the clock, so after a pause of the process it reports a loss even before Lost
+// closes. In a virtual machine that was paused, clocks may have stood still;
+// only the token helps then.
 //
 // After a loss the error matches [ErrLost], after Unlock [ErrNotHeld], and
 // after a loss followed by Unlock both.

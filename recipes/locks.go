@@ -37,9 +37,9 @@ type Locks struct {
 	lost     chan struct{}
 }
 
-// LockAll takes all locks, or none. It takes them one by one in the order of
-// their names, so that calls of LockAll never wait for each other in a circle. A
-// caller that already holds another lock can still be part of such a deadlock.
+// LockAll takes all locks, or none. It takes them in the order of their names,
+// so that calls of LockAll cannot deadlock, unless a caller already holds
+// another lock.
 //
 // The deadline of ctx is for the whole call, and [WithTimeout] for each lock.
 // If a lock cannot be taken, or an earlier one is lost meanwhile, LockAll
@@ -48,11 +48,10 @@ type Locks struct {
 //
 // The locks may belong to different clients. Two locks of the same name are an
 // error if they belong to one client, or if their clients turn out to use one
-// store. Locks of the same name in different stores are taken in the order of
-// the arguments, so that order should be the same in all programs.
+// store. In different stores they are taken in the order of the arguments, so
+// that order should be the same in all programs.
 //
-// It is also an error if there is no lock, or if a lock is nil or belongs to a
-// closed client.
+// No lock, a nil lock or a lock of a closed client is also an error.
 func LockAll(ctx context.Context, lockers ...Locker) (*Locks, error) {
 	return lockAll(ctx, lockers, Locker.Lock)
 }
@@ -74,12 +73,12 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 			err = join(append([]error{err}, unlockAll(taken)...)...)
 		}
 	}()
-	inner, cancel := context.WithCancel(ctx) // ends when one of the locks taken so far is lost
+	inner, cancel := context.WithCancel(ctx) // ends when any lock in taken is lost
 	defer cancel()
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
 		if err != nil {
-			if ctx.Err() == nil { // ctx is live, so a loss has cancelled inner
+			if ctx.Err() == nil { // a loss has cancelled inner
 				err = mask(err, context.Canceled)
 			}
 			return nil, err
@@ -94,8 +93,8 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	return held, nil
 }
 
-// inClient is implemented by the lock types of this package that belong to one
-// client. LockAll uses their queues to find a lock that is given twice.
+// inClient is implemented by this package's lock types. LockAll uses it to find
+// a lock that is given twice.
 type inClient interface {
 	inQueue(ctx context.Context) (*queue, error)
 }
@@ -133,7 +132,7 @@ func checkLockers(ctx context.Context, lockers []Locker) error {
 			if err != nil {
 				return err
 			}
-			key = holdsKey{client: q.client, name: q.name} // semaphores, too: they exclude an RWMutex of the same name
+			key = holdsKey{client: q.client, name: q.name} // a Semaphore excludes an RWMutex of its name
 		}
 		if seen[key] {
 			return lockError(l.Name(), errTwice)
@@ -173,7 +172,7 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 }
 
 // contains reports whether the node of l is in the queue. It compares random
-// IDs, too, because another store may have a node of that name.
+// IDs, because names repeat in other stores.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false
@@ -212,7 +211,7 @@ func unlockAll(locks []*Lock) []error {
 			return nil
 		})
 	}
-	_ = unlocks.Wait() // errs has all errors; Wait would return only one
+	_ = unlocks.Wait() // all errors are in errs
 	return errs
 }
 

@@ -19,7 +19,7 @@ import (
 
 var three = []string{"a", "b", "c"}
 
-// lockers have a client each, so that a test can end the sessions one by one.
+// lockers have a client each, so that a test can end their sessions separately.
 func (w *world) lockers() (clients []*client, lockers []recipes.Locker) {
 	for _, name := range three {
 		clients = append(clients, w.client("of-"+name))
@@ -344,8 +344,7 @@ func TestAMistakeInTheLocksIsFoundBeforeOneIsTaken(t *testing.T) {
 	})
 }
 
-// Two clients of one store share the locks of one name, so LockAll would wait
-// for itself.
+// In one store these are the same lock, so LockAll would wait for itself.
 func TestLocksOfOneNameMustBeInDifferentStores(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.client("a"), w.client("b")

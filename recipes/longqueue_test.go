@@ -12,8 +12,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// listing has weak pointers to all lists that sessions have returned. After a
-// garbage collection, only pointers to lists that the client keeps are not nil.
+// listing has weak pointers to lists, to see which of them the client keeps.
 type listing struct {
 	lists []weak.Pointer[driver.Node]
 	ahead [][]driver.Node
@@ -49,8 +48,7 @@ func (s listingSession) Watch(ctx context.Context, queue string, p driver.Place,
 	return s.Session.Watch(ctx, queue, p, ahead...)
 }
 
-// If waiters kept the list of their queue, n waiters would need memory in
-// proportion to n^2.
+// If n waiters kept their lists, they would need memory in proportion to n^2.
 func TestWaiterDoesNotKeepTheListOfItsQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("h").lock(bg))

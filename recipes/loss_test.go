@@ -100,8 +100,8 @@ func (p hookedParent) AfterFunc(func()) (stop func() bool) {
 	return func() bool { p.unregister(); return true }
 }
 
-// While the goroutine that noticed a loss is stuck, Err, Context and Unlock
-// must still work.
+// Err, Context and Unlock must work while the goroutine that noticed the loss
+// is stuck.
 func TestUnlockCancelsTheContextsOfALockThatIsBeingLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -147,8 +147,8 @@ func TestWaitingOutlivesTheSession(t *testing.T) {
 	}
 }
 
-// The store may have ended the session before the holder's next heartbeat.
-// Whichever request learns of this first must report the loss.
+// Any request may learn that the session has ended before the next heartbeat
+// does.
 func TestTheFirstAnswerOfAStoreThatEndedTheSessionIsALoss(t *testing.T) {
 	unlock := (*recipes.Lock).Unlock
 	for name, c := range map[string]struct {
@@ -209,8 +209,8 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 		waiting := b.lock(bg)
 		require.Equal(w, []string{"h-W-0000000000", "h-W-0000000001"}, w.names())
 
-		// While cut off, the first two clients miss that the queue is removed
-		// and that others create nodes of the same names.
+		// The clients a and b miss that the queue is removed and its names
+		// reused.
 		healA, healB := w.store.Faults().CutOff(a.session()), w.store.Faults().CutOff(b.session())
 		w.store.Faults().RemoveQueue("q")
 		l2, w2 := w.won(c.lock(bg)), d.lock(bg)
@@ -233,8 +233,7 @@ func TestAnotherSessionsNodeOfTheSameNameIsNotTakenForTheOwn(t *testing.T) {
 	})
 }
 
-// A caller woken by Lost may pass a context of the lock to its next call. That
-// context must already have ended.
+// A caller woken by Lost may use the context in its next call.
 func TestContextsEndBeforeALossIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")
@@ -259,8 +258,7 @@ func TestContextsEndBeforeALossIsShown(t *testing.T) {
 	})
 }
 
-// If a list lacks the waiter's node, the waiter starts over with a new node. It
-// must still delete the old one, which would otherwise block all contenders.
+// A node that the waiter does not find would otherwise block all contenders.
 func TestANodeThatIsNotListedIsRemovedAllTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		held := w.won(w.client("a").lock(bg))

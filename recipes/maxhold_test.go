@@ -171,8 +171,7 @@ func TestNoLimit(t *testing.T) {
 	})
 }
 
-// After the slow hook, both timers are overdue: one marks the lock as lost, the
-// other releases the lock. They may run in either order.
+// After the slow hook, the timers for loss and release may run in either order.
 func TestAHolderThatHangsIsReleasedByALateTimer(t *testing.T) {
 	for range 20 {
 		inWorld(t, func(w *world) {

@@ -22,9 +22,8 @@ const (
 	exclusiveKind = "-W-"
 )
 
-// isReader reports whether the node is a reader's. It parses the name from the
-// right, because a host name may contain "-R-", too. Nodes of unknown kind
-// count as writers, which block everyone.
+// isReader reports whether the node is a reader's. Nodes of unknown kind count
+// as writers, which block everyone.
 func isReader(n driver.Node) bool {
 	prefix, seq, ok := driver.ParseName(n.Name)
 	return ok && seq == n.Seq && strings.HasSuffix(prefix, sharedKind)
@@ -32,8 +31,8 @@ func isReader(n driver.Node) bool {
 
 // The letters in the names of a semaphore's nodes, as in "-S2of5-".
 const (
-	acquiring = 'S' // in the name of a new node
-	settled   = 'H' // in the name of a holder that had to wait; see settle
+	acquiring = 'S' // of a new node
+	settled   = 'H' // of a holder that waited; see settle
 )
 
 const maxUnits = 1_000_000
@@ -126,7 +125,7 @@ type Record struct {
 	ID      string    `json:"id"`              // random, different for every node
 	PID     int       `json:"pid"`             // the process ID
 	Program string    `json:"program"`         // the base name of the program
-	Since   time.Time `json:"since"`           // when the process began to contend, by its clock
+	Since   time.Time `json:"since"`           // when the call began, by the process's clock
 	Data    string    `json:"data,omitempty"`  // the data of WithData if it is UTF-8
 	Bytes   []byte    `json:"bytes,omitempty"` // the data of WithData otherwise
 }

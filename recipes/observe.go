@@ -15,12 +15,11 @@ import (
 // one. When the client has a new session, a store with several servers may
 // first show an outdated queue.
 //
-// Errors are yielded as by [Election.Observe]. An outage yields one error,
-// after which the caller may continue the loop. Any other error ends it.
+// Errors are yielded as by [Election.Observe].
 //
-// Each change costs every observer two requests, however long the queue is,
-// because Observe does not read the nodes. The fields of a Contender for which
-// its node must be read are therefore empty; [RWMutex.Queue] fills them.
+// Each change costs every observer two requests, however long the queue is.
+// Observe does not read the nodes, so the fields of a Contender that need a
+// read are empty; [RWMutex.Queue] fills them.
 func (m *RWMutex) Observe(ctx context.Context) iter.Seq2[[]Contender, error] {
 	return func(yield func([]Contender, error) bool) {
 		m.queue.observe(ctx, func(_ []driver.Node, all []Contender, err error) bool { return yield(all, err) })
@@ -46,9 +45,8 @@ type observing struct {
 	idle  int  // consecutive wake-ups without a change
 }
 
-// observe yields the results of the function look, at once and after each
-// change, even across sessions. It skips a result if the function compare finds
-// it old (from a server that lags behind) or unchanged since the last yield.
+// observe yields the results of look, at once and after each change, even
+// across sessions. It skips results that compare finds old or unchanged.
 func observe[T any](ctx context.Context, q *queue, look func(*session) (T, driver.Watch, error), compare func(T) (changed, old bool), yield func(T, error) bool) {
 	var none T
 	if err := q.usable(ctx); err != nil {
@@ -119,11 +117,10 @@ func (o *observing) failed(ctx context.Context, err error, yield func(err error)
 // It closes for a waiter of any client, and stays closed if the waiter gives up.
 // It never closes after Unlock or a loss. Locks of a re-entry share the channel.
 //
-// The first call makes the client watch and list the queue in the background,
-// and again after each change of the queue, until somebody waits, the hold ends or
-// [Client.Shutdown] begins. It goes on after outages, as [RWMutex.Observe] does.
-// The channel usually closes soon after the waiter has joined, but there is no
-// guarantee how soon.
+// From the first call on, the client watches the queue in the background, as
+// [RWMutex.Observe] does, until somebody waits, the hold ends or
+// [Client.Shutdown] begins. The channel usually closes soon after the waiter
+// has joined, but there is no guarantee how soon.
 func (l *Lock) Wanted() <-chan struct{} {
 	if l.fromNoCall() {
 		return nil
@@ -172,8 +169,8 @@ func (h *hold) awaitWanted(ctx context.Context) {
 	})
 }
 
-// blocks reports whether a node waits behind the hold's own node. It finds its
-// own node by the sequence, because a rename may be in progress.
+// blocks reports whether a node waits behind the hold's own. A rename may be in
+// progress, so the sequence identifies that node.
 func (h *hold) blocks(nodes []driver.Node) bool {
 	p := h.entry.Place()
 	own := slices.IndexFunc(nodes, func(n driver.Node) bool { return n.Seq == p.Seq && n.Epoch == p.Epoch })

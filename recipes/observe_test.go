@@ -15,8 +15,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// queues records each value that RWMutex.Observe yields: the contenders' hosts,
-// with a question mark after those of waiters, or "!" for an error.
+// queues records what Observe yields: hosts, "?" after those that wait, or "!"
+// for errors.
 type queues struct {
 	mu   sync.Mutex
 	seen []string
@@ -74,7 +74,7 @@ func TestObserveYieldsTheQueueAfterEachChangeForTwoRequests(t *testing.T) {
 		assert.Equal(w, map[faults.Op]int64{faults.OpCreate: 1, faults.OpWatchQueue: 1, faults.OpList: 1}, w.spent(before))
 		w.unlock(first, second)
 		term := w.won(writer)
-		saw := o.saw() // may begin with an earlier state, so check only the last one
+		saw := o.saw() // may begin with an earlier state
 		assert.Equal(w, "c", saw[len(saw)-1])
 		for contenders, err := range c.RWMutex("q").Observe(bg) {
 			require.NoError(w, err)

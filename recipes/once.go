@@ -15,8 +15,8 @@ import (
 const (
 	// maxAhead is how far a tick may be ahead of the store's clock.
 	maxAhead = time.Minute
-	// maxSlack is how early a call of OncePer may come: one minute because the
-	// clocks of two machines differ, and one because schedulers are not exact.
+	// maxSlack is how early a call of OncePer may come: one minute for
+	// differing clocks, and one for inexact schedulers.
 	maxSlack = 2 * time.Minute
 )
 
@@ -29,9 +29,9 @@ const lookAgainFor = 5 * time.Second
 // which the run is planned, such as time.Now().Truncate(time.Hour). All
 // machines must pass the same tick, but their clocks need not agree.
 //
-// All machines call Once at the same tick. One of them runs f, and the others
-// wait. If f succeeds, they return with ran false. If f fails, or its machine
-// dies or loses the lock, the next one runs f. So f runs successfully once.
+// One machine runs f, and the others wait. If f succeeds, they return with ran
+// false. If f fails, or its machine dies or loses the lock, the next one runs
+// f.
 //
 // No two runs overlap, unless a lock is lost. For that case, use the context
 // and the token within f as with [RWMutex.WithLock]. The function must also
@@ -47,15 +47,13 @@ const lookAgainFor = 5 * time.Second
 //	ErrNotRun   f was not called: Lock failed, the driver stores no values
 //	            (errors.ErrUnsupported), the lock has a value of another kind,
 //	            or the tick is more than a minute ahead of the store's clock.
-//	            Without that limit, a machine whose clock is a day ahead would
-//	            stop all runs for a day. If the store's clock was ahead during
-//	            the last run and was set back since, calls fail until it has
-//	            caught up. The limit is not checked with stores that do not
-//	            report their time, such as etcd.
+//	            If the store's clock was ahead during the last run and was set
+//	            back since, calls fail until it has caught up. With stores
+//	            that do not report their time, such as etcd, neither is checked.
 //	ErrNotRecorded
-//	            f has returned nil, but the store has not confirmed that it has
-//	            stored the tick, even when asked again for up to 5 s. Another
-//	            call for the same tick may run f again.
+//	            f has returned nil, but the store has not confirmed the tick,
+//	            even when asked again for up to 5 s. Another call for the same
+//	            tick may run f again.
 //
 // On top of the lock, a run costs two requests, and a call that does not run f
 // costs one.
@@ -77,17 +75,16 @@ func (m *RWMutex) Once(ctx context.Context, tick time.Time, f func(ctx context.C
 // OncePer is like Once for jobs without planned times: it calls f unless a
 // successful run has begun less than a period ago, by the store's clock. This
 // fits schedulers such as cron that start the same job on many machines at
-// about the same time. The period must be shorter than the shortest time between
-// two planned starts: 20 hours for a daily job, because the day on which
-// daylight saving time begins has 23.
+// about the same time. The period must be shorter than the shortest time
+// between two planned starts: 20 hours for a daily job, because the day on
+// which daylight saving time begins has 23.
 //
 // A call may come early by two minutes or a quarter of the period, whichever is
 // less, so that machines whose clocks differ may take turns. An early run is
 // recorded as if it had begun on time.
 //
-// Any other run is recorded with the time of its call of OncePer, not of the
-// grant. If the call has waited long, for example because another machine
-// failed late, a later time is recorded. So two runs begin at least half a
+// Any other run is recorded with the time of its call of OncePer, or with a
+// later time if the call has waited long. So two runs begin at least half a
 // period apart, and there are at most n+1 runs in n periods.
 //
 // With stores that do not report their time, such as etcd, OncePer uses this
@@ -117,9 +114,8 @@ func (m *RWMutex) OncePer(ctx context.Context, period time.Duration, f func(ctx 
 	})
 }
 
-// plan decides whether the job is due, and which time to record for its run. It
-// gets the time recorded for the last run and, by the store's clock, the time
-// of the call and the present time. Each is zero if unknown.
+// plan decides whether the job is due, and which time to record. The times
+// called and starts are by the store's clock, or zero.
 type plan func(last, called, starts time.Time) (run time.Time, due bool, err error)
 
 func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock) error, plan plan) (ran bool, err error) {
@@ -134,7 +130,7 @@ func (m *RWMutex) once(ctx context.Context, f func(ctx context.Context, l *Lock)
 		}
 		ran = true
 		if err := f(held, l); err != nil {
-			return mask(err, ErrNotRecorded) // an ErrNotRecorded that f returns is about another lock
+			return mask(err, ErrNotRecorded) // an ErrNotRecorded of f is about another lock
 		}
 		return m.recordRun(context.WithoutCancel(ctx), l, run)
 	})

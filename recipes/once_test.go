@@ -74,8 +74,7 @@ func TestOnceRunsOncePerTick(t *testing.T) {
 	})
 }
 
-// patient returns a store with a long session timeout: clients send heartbeats
-// seldom, and the session of a client that is cut off stays for an hour.
+// patient returns a store that keeps the session of a lost client for an hour.
 func patient() *memdriver.Store { return memdriver.New(memdriver.WithSessionTimeout(time.Hour)) }
 
 // steps are the requests that Once makes, in order, and the job itself (job0).
@@ -93,8 +92,8 @@ func TestTheNextRunsWhatADeadMachineHasNotDone(t *testing.T) {
 	}
 }
 
-// dies makes the first machine die at the given request of Once. It checks that
-// a second machine then runs the job, unless the first run was recorded.
+// dies checks that a second machine runs the job unless the first recorded its
+// run.
 func dies(w *world, op faults.Op, at faults.Stage) {
 	ctx, cancel := context.WithCancel(bg)
 	var first *client
@@ -138,7 +137,7 @@ func dies(w *world, op faults.Op, at faults.Stage) {
 	worked := kept || op == faults.OpSetValue || op == job0 && at == faults.StageReply
 	require.EqualValues(w, 1+boolToInt(worked && !kept), j.runs.Load())
 	require.False(w, w.once(second, tick, j.run), "the tick is done")
-	time.Sleep(time.Minute) // wait until the store has dropped the first client's session
+	time.Sleep(time.Minute) // until the store drops the first client's session
 }
 
 func boolToInt(b bool) int {
@@ -169,7 +168,7 @@ func TestARunThatFailsIsLeftToTheNext(t *testing.T) {
 							runtime.Goexit()
 						case "unlock":
 							return l.Unlock()
-						case "shared": // stores a value other than the time of the run
+						case "shared": // stores a value other than its run
 							assert.NoError(w, l.SetValue(ctx, tick.Add(-time.Hour).UTC().AppendFormat(nil, time.RFC3339Nano)))
 							return l.Downgrade(ctx)
 						}
@@ -316,8 +315,7 @@ func TestOnceRepeatsLostRequests(t *testing.T) {
 	}
 }
 
-// The machines' clocks differ by up to a minute, each start is some seconds
-// late, and some machines are down.
+// Clocks differ by up to a minute, starts are late, and some machines are down.
 func TestOncePerRunsOnceForEachStartOfManyMachines(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
@@ -411,8 +409,7 @@ func TestOncePerRunsOnceInEachPeriod(t *testing.T) {
 	}
 }
 
-// Both calls begin at the same time, so the first run counts for both, although
-// the second call waits for longer than the period.
+// The second call waits longer than the period, but began with the first.
 func TestOncePerCountsFromTheCall(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}
@@ -426,8 +423,7 @@ func TestOncePerCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// The first run fails, so the second one begins late. At the next full hour,
-// the job must run only if the second run was at least half a period ago.
+// The run after a failed one begins late, perhaps just before the next start.
 func TestTwoRunsBeginHalfAPeriodApartAfterAFailedOne(t *testing.T) {
 	for _, worked := range []time.Duration{time.Minute, 20 * time.Minute, 29 * time.Minute, 31 * time.Minute, 59 * time.Minute, 62 * time.Minute, 91 * time.Minute} {
 		inWorldOf(t, patient, func(w *world) {
@@ -468,8 +464,7 @@ func TestARunThatWasKeptIsNotReportedAsNotKept(t *testing.T) {
 	})
 }
 
-// While a call waits, a later call may run the job. The waiting call then finds
-// a run that began after it.
+// A waiting call may find a run that began after it.
 func TestARunAfterTheCallIsNotAheadOfTheClock(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		a, b := w.client("a"), w.client("b")

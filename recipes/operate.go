@@ -10,11 +10,11 @@ import (
 
 // Check asks the driver to look for problems that may break locks or weaken
 // their guarantees, such as wrong server settings and missing rights: see
-// [driver.Checker]. It uses neither the client's session nor its locks, so it
-// also works if [Client.Ping] fails. It may begin a session of its own, so call
-// it when a service starts, or in a health check that runs rarely.
+// [driver.Checker]. It works even if [Client.Ping] fails. It may begin a
+// session of its own, so call it when a service starts, or in a health check
+// that runs rarely.
 //
-// The findings may be incomplete if the error is not nil. It matches
+// If the error is not nil, the findings may be incomplete. The error matches
 // [errors.ErrUnsupported] if the driver checks nothing, and [ErrClosed] if the
 // client is closed. Close cancels a running Check and waits for it.
 func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
@@ -46,15 +46,14 @@ func (c *Client) Check(ctx context.Context) ([]driver.Finding, error) {
 }
 
 // Remove removes the node of a contender that [RWMutex.Queue] has returned,
-// even if the contender belongs to another client. It is for operators who free
-// a lock whose holder is stuck. Remove uses only the fields Node and Token of
-// c. They identify one contender, so Remove never removes a later contender.
+// even of another client. It is for operators who free a lock whose holder is
+// stuck. The fields Node and Token identify the contender, so Remove never
+// removes a later one.
 //
-// Removing a holder grants the lock to the next contender at once. The former
-// holder learns of it from [Lock.Lost], perhaps later, and may continue even
-// then, so both may work at the same time. So remove a holder only if the
-// resource refuses its writes by [Lock.Token], or if its process is known to be
-// dead. A waiter whose node is removed queues again, at the end.
+// Removing a holder grants the lock to the next contender at once, although the
+// former holder may continue to work. So remove a holder only if the resource
+// refuses its writes by [Lock.Token], or if its process is known to be dead. A
+// waiter whose node is removed queues again, at the end.
 //
 // If the contender has left the queue, or has another node since a downgrade,
 // the error matches [ErrGone]. It matches [errors.ErrUnsupported] if the driver

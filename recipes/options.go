@@ -25,7 +25,7 @@ type options struct {
 	wait      Wait
 	maxQueue  int           // zero or less: no limit
 	maxHold   time.Duration // zero or less: no limit
-	record    []byte        // the part of the record shared by all nodes
+	record    []byte        // the part of Record that all nodes share
 	recordErr error         // the error for data that WithData rejected
 	readOnly  bool
 }
@@ -62,14 +62,12 @@ func WithTimeout(d time.Duration) Option {
 // waiting, if n or more contenders are ahead when the call joins the queue. With
 // n = 1 they never wait. Zero or less means no limit, which is the default.
 //
-// Every node ahead in the queue counts: the holders and waiters of all clients,
-// even calls that are about to give up. A call that need not wait, such as a
-// reader behind readers, is never refused. Nor is a call that rejoins because
-// its session has ended. TryLock and TryRLock do not wait anyway.
+// Every node ahead in the queue counts, even those of calls that are about to
+// give up. A call that need not wait, such as a reader behind readers, is never
+// refused. Nor is a call that rejoins because its session has ended.
 //
-// The node of a refused call is removed, as after any other error. The limit
-// costs at most one List, and no request if the lock is free or the driver's
-// Create has returned the nodes ahead.
+// The limit costs at most one List, and no request if the lock is free or the
+// driver's Create has returned the nodes ahead.
 func WithMaxQueue(n int) Option {
 	return func(o *options) { o.maxQueue = n }
 }
@@ -77,10 +75,9 @@ func WithMaxQueue(n int) Option {
 // WithBackOff sets how requests are retried after temporary errors of the
 // store; see [BackOff].
 //
-// newBackOff is called for each call of Lock or RLock that meets such an error.
-// It is also called for background work such as reconnecting and removing
-// nodes, which continues even if its back-off gives up. It may be called
-// concurrently.
+// newBackOff is called, perhaps concurrently, for each call of Lock or RLock
+// that meets such an error. It is also called for background work such as
+// removing nodes, which continues even if its back-off gives up.
 //
 // Nil means the default: exponential back-off with jitter, from 20 ms to 2 s,
 // which gives up when the store has failed for a minute.
@@ -137,7 +134,7 @@ func WithHostname(name string) Option {
 //
 // With a nil logger nothing is logged. Without this option, the client logs a
 // single warning, to slog.Default, if the store has never answered and a call
-// has waited for 5 s, because the address may be wrong.
+// has waited for 5 s.
 func WithLogger(l *slog.Logger) Option {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
@@ -146,11 +143,11 @@ func WithLogger(l *slog.Logger) Option {
 }
 
 // WithReadOnly makes a client that only reads, with Walk, Queue, Observe, Value
-// and Election.Leader. These show locks but grant none: all other methods
-// return an error that matches [errors.ErrUnsupported]. If the driver
-// implements driver.Observer, the client needs no right to write, leaves
-// nothing in the store, may use a replica, and connects at once, even after a
-// loss of data. It is an option of a client, not of a lock.
+// and Election.Leader. All other methods return an error that matches
+// [errors.ErrUnsupported]. If the driver implements driver.Observer, the client
+// needs no right to write, leaves nothing in the store, may use a replica, and
+// connects at once, even after a loss of data. It is an option of a client, not
+// of a lock.
 func WithReadOnly() Option {
 	return func(o *options) { o.readOnly = true }
 }
@@ -177,8 +174,8 @@ func WithData(data []byte) Option {
 	return func(o *options) { o.record, o.recordErr = tail, nil }
 }
 
-// maxUserData is the limit for WithData. Even if JSON encodes each byte of data
-// as six bytes, the result fits into a node of every known store.
+// maxUserData is the limit for WithData. Encoded as JSON, six times as long at
+// worst, such data fits into every known store.
 const maxUserData = 64 << 10
 
 // WithWait sets how a contender waits for its turn: [WatchPredecessor], which

@@ -18,8 +18,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// Values are printed while other goroutines use the locks, so that the race
-// detector reports a String method that reads a field without its mutex.
+// The race detector reports a String method that reads a field without its
+// mutex.
 func TestPrintingDisturbsNothing(t *testing.T) {
 	c := recipes.NewClient(memdriver.New())
 	defer c.Close()

@@ -20,8 +20,8 @@ type progress struct {
 
 type snapshot struct {
 	node string
-	view entry.View // latest view of the queue; zero before it was joined
-	last error      // last error of the store; nil after a success
+	view entry.View // latest view of the queue; zero before joining
+	last error      // latest error; nil after a success
 }
 
 func (p *progress) now() snapshot {

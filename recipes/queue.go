@@ -12,11 +12,11 @@ import (
 // and the other recipes.
 type queue struct {
 	client     *Client
-	recipe     string // the name of the recipe in hooks and logs
+	recipe     string // the recipe's name in hooks and logs
 	name       string
 	options    options
 	entryQueue *entry.Queue
-	err        error // returned by every call; nil if the queue is usable
+	err        error // returned by every call; nil if usable
 	notHeld    error
 	key        any
 }
@@ -27,7 +27,7 @@ type want struct {
 	rule       entry.Rule
 	holds      func(ahead tally) bool // whether no node ahead blocks; agrees with rule
 	exclusive  bool
-	downgraded *want // what is wanted after a downgrade; nil if none is possible
+	downgraded *want // the want after a downgrade; nil if impossible
 
 	// For units of a semaphore only:
 	units       units

@@ -19,8 +19,7 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// undeleting refuses each Delete in queues below "refused" with the error why,
-// and counts these Deletes.
+// undeleting refuses and counts the Deletes in queues below "refused".
 func (w *world) undeleting(why error, asked *atomic.Int64) driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		if r.Op != faults.OpDelete || r.Stage != faults.StageRequest || !strings.HasPrefix(r.Queue, "refused/") {
@@ -31,8 +30,7 @@ func (w *world) undeleting(why error, asked *atomic.Int64) driver.Connector {
 	})
 }
 
-// refuse unlocks n locks whose nodes stay, because every Delete fails with the
-// error why. It returns their client and the number of Deletes.
+// refuse unlocks n locks whose nodes stay, because every Delete fails with why.
 func (w *world) refuse(why error, n int, opts ...recipes.Option) (*client, *atomic.Int64) {
 	w.Helper()
 	asked := new(atomic.Int64)

@@ -17,8 +17,8 @@ type holdsKey struct {
 	semaphore bool // whether the Lock belongs to a Semaphore
 }
 
-// heldIn says which Lock a context belongs to. If the parent context belongs to
-// another Lock of the same name, outer says which, in case holder is unlocked.
+// heldIn says which Lock a context belongs to. The field outer says so for the
+// parent context, in case holder is unlocked.
 type heldIn struct {
 	holder *Lock
 	outer  *heldIn
@@ -31,8 +31,7 @@ type heldIn struct {
 //
 // The child is otherwise like ctx, but [FromContext] finds no Lock in it. If
 // ctx comes from [Lock.Context], it ends with that lock, so a goroutine that
-// waits for the lock also needs context.WithoutCancel. Calling [Lock.Context]
-// with the child yields a context that re-enters that Lock. A nil ctx counts as
+// waits for the lock also needs context.WithoutCancel. A nil ctx counts as
 // context.Background.
 //
 // If a goroutine waits for a lock whose holder waits for the goroutine, both

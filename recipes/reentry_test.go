@@ -177,8 +177,8 @@ func TestACallWithoutReentryWaitsForTheLock(t *testing.T) {
 	})
 }
 
-// WithoutReentry must let package context find the standard context that it
-// wraps. Otherwise package context would start a goroutine for each child.
+// Package context starts a goroutine for each child of a parent it does not
+// know.
 func TestAContextWithoutReentryStartsNoGoroutines(t *testing.T) {
 	parent, cancel := context.WithCancel(bg)
 	before := runtime.NumGoroutine()

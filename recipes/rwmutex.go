@@ -9,13 +9,11 @@ import (
 
 // RWMutex is a read-write lock shared under one name by all clients of a store.
 // It is held by any number of readers or by one writer. It is granted in order
-// of arrival, so a reader waits behind a writer that arrived earlier, and
-// readers cannot starve writers. A hold has no time limit, except with
-// [WithMaxHold].
+// of arrival, so readers cannot starve writers. A hold has no time limit,
+// except with [WithMaxHold].
 //
 // An RWMutex has no state: two RWMutexes of one name are the same lock, and
 // every call of Lock contends separately. It is safe for concurrent use.
-//
 // RWMutexes come from [Client.RWMutex].
 type RWMutex struct {
 	_     noCopy
@@ -81,9 +79,8 @@ func (w *want) mode() Mode {
 //
 // A name is one or more segments separated by slashes, such as "stock/42", of
 // at most 512 bytes of printable UTF-8 in all. A segment must not be empty, "."
-// or "..". Locks of different names never block each other, even if one name is
-// a prefix of the other. With an invalid name, every use of the lock returns an
-// error that matches [ErrBadName].
+// or "..". Locks of different names never block each other. With an invalid
+// name, every use of the lock returns an error that matches [ErrBadName].
 //
 // The options apply to this RWMutex only, after those of the client.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
@@ -95,8 +92,7 @@ func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 // It returns one of these errors:
 //
 //   - [ErrTimeout] if the deadline of ctx or the time of [WithTimeout] has
-//     passed. The error matches driver.ErrUnavailable, too, if the store did not
-//     answer by then.
+//     passed.
 //   - the error of ctx if ctx was cancelled.
 //   - [ErrQueueFull] if the queue is longer than [WithMaxQueue] allows.
 //   - [ErrClosed] if the client was closed, or [Client.Shutdown] has begun.
@@ -123,11 +119,9 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) {
 // contender holds the lock or waits for it, TryLock returns [ErrLocked].
 //
 // If several calls meet at a free lock, the call whose node is first takes it,
-// and the others return ErrLocked. All of them fail only if that call gets no
-// answer from the store, or loses its session or node. TryLock may also return
-// ErrLocked although no contender holds the lock: while the node of a failed
-// call is being removed, or if TryLock asks a server that has not received the
-// last Unlock yet.
+// unless it gets no answer from the store, or loses its session or node.
+// TryLock may also return ErrLocked while the node of a failed call is being
+// removed, or if it asks a server that has not received the last Unlock yet.
 //
 // TryLock waits for the store, as long as ctx and [WithTimeout] allow. It makes
 // each request only once:
@@ -155,10 +149,9 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 // WithLock calls f while holding the lock exclusively, and then unlocks, even
 // if f panics.
 //
-// The context passed to f is a [Lock.Context] of l, the Lock. It is cancelled
-// when the lock is lost, with a cause that matches [ErrLost]. Taking the same
-// lock with it is a re-entry, so goroutines that share it do not exclude each
-// other. If f unlocks l itself, WithLock returns [ErrNotHeld].
+// The context passed to f is a [Lock.Context] of l, the Lock: it is cancelled
+// when the lock is lost, and taking the same lock with it is a re-entry. If f
+// unlocks l itself, WithLock returns [ErrNotHeld].
 //
 // The error tells what happened:
 //
@@ -205,7 +198,7 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context, l *Lock) erro
 			err = join(err, unlock)
 		}
 	}()
-	return mask(f(l.Context(ctx), l), ErrNotRun, ErrUnlock) // if f returns these, they are about another lock
+	return mask(f(l.Context(ctx), l), ErrNotRun, ErrUnlock) // those of f are about another lock
 }
 
 // Name returns the lock's name.

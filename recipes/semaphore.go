@@ -11,16 +11,14 @@ import (
 )
 
 // Semaphore is a number of units that all clients of a store share under one
-// name, such as the connections that a service allows. Each call of Acquire
-// takes one or more units, and they are granted in order of arrival: a call
-// that wants few does not pass an earlier one that wants many. A hold has no
-// time limit, and is lost with its session like any [Lock].
+// name, such as the connections that a service allows. Units are granted in
+// order of arrival: a call of Acquire that wants few does not pass an earlier
+// one that wants many. They are held, and lost with the session, like any
+// [Lock].
 //
-// A Semaphore has no state: two Semaphores of one name share their units, and
-// a Semaphore and an [RWMutex] of one name exclude each other. It is safe for
-// concurrent use.
-//
-// Semaphores come from [Client.Semaphore].
+// A Semaphore has no state: two Semaphores of one name share their units, and a
+// Semaphore and an [RWMutex] of one name exclude each other. It is safe for
+// concurrent use. Semaphores come from [Client.Semaphore].
 type Semaphore struct {
 	_     noCopy
 	queue *queue
@@ -35,18 +33,18 @@ const semaphoreRecipe = "semaphore"
 // error.
 //
 // All clients should pass the same n. If they do not, each contender uses its
-// own n, so the number of units held never exceeds the greatest n. A contender
-// with a small n may wait when others need not. Contenders behind it then wait,
-// too, even if their own n would suffice, and [Semaphore.Queue] shows them as
-// holders. The client logs once that another contender uses a different n.
+// own n, so the number of units held never exceeds the greatest n. Contenders
+// behind one with a small n may wait although their own n would suffice, and
+// [Semaphore.Queue] shows them as holders. The client logs once that another
+// contender uses a different n.
 //
-// The options apply to this Semaphore only, after those of the client. To take
-// units again and again without a request, acquire several once and divide them
-// within the process, for example with golang.org/x/sync/semaphore.
+// The options apply to this Semaphore only, after those of the client. To save
+// requests, acquire several units once and divide them within the process, for
+// example with golang.org/x/sync/semaphore.
 func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 	q := newQueue(c, semaphoreRecipe, name, opts)
 	q.key = holdsKey{client: q.client, name: name, semaphore: true}
-	q.entryQueue.Renamed = func(context.Context, string, error) {} // no hook, because this rename is not a downgrade
+	q.entryQueue.Renamed = func(context.Context, string, error) {} // not a downgrade, so no hook
 	if n < 1 || n > maxUnits {
 		err := fmt.Errorf("a semaphore has from 1 to %d units, not %d", maxUnits, n)
 		q.err = cmp.Or(q.err, lockError(name, err))
@@ -57,17 +55,17 @@ func (c *Client) Semaphore(name string, n int, opts ...Option) *Semaphore {
 // Acquire waits until the caller holds weight units of the semaphore. Unlock
 // releases all of them.
 //
-// A weight below 1 or above n is an error, and needs no request. The other
-// errors are those of [RWMutex.Lock], except ErrUpgrade. There is no re-entry:
-// even with a context of [Lock.Context], a call takes additional units.
+// A weight below 1 or above n is an error. The other errors are those of
+// [RWMutex.Lock], except ErrUpgrade. There is no re-entry: even with a context
+// of [Lock.Context], a call takes additional units.
 //
-// The Lock is shared. Its token tells holders apart, but does not order them,
-// because they hold their units together. The name of its node may change once,
-// soon after a wait. [Lock.Downgrade] returns an error.
+// The Lock is shared. Its token tells holders apart, but does not order them.
+// The name of its node may change once, soon after a wait. [Lock.Downgrade]
+// returns an error.
 //
-// Waiting costs requests as for an RWMutex, except that the first waiter watches
-// the node of every holder. A store without cheap watches, such as ZooKeeper,
-// then gets about one request per holder at every hand-over.
+// Waiting costs requests as for an RWMutex, except that the first waiter
+// watches the node of every holder. On ZooKeeper, for example, that costs about
+// one request per holder at every hand-over.
 func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lock, error) {
 	return s.acquire(ctx, weight, false)
 }
@@ -133,21 +131,17 @@ func (s *Semaphore) String() string {
 // GoString describes the semaphore as String does, for the verb %#v.
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
 
-// units is a contender's share of a semaphore: how many units it wants or holds
-// (weight), and how many there are in total according to its client (of).
+// units is a contender's share of a semaphore: weight units, of the total that
+// its client gave.
 type units struct{ weight, of int }
 
 func (u units) want() *want {
 	return &want{kind: u.kind(acquiring), settledKind: u.kind(settled), units: u, rule: u.behindUnits, holds: u.fitBehind}
 }
 
-// behindUnits is the queueing rule of a semaphore. A contender may hold its
-// units if the semaphore has enough for it and for all nodes ahead together. No
-// node ever joins ahead of it, so a grant stays valid.
-//
-// If other waiters are ahead, a waiter watches only the last of them, which
-// gets another name when it is granted. The first waiter has only holders
-// ahead, and watches them all. Nodes of other kinds count as waiters.
+// behindUnits is the queueing rule of a semaphore. The first waiter watches all
+// holders. Any other watches the waiter ahead, whose node is renamed by its
+// grant. Nodes of other kinds count as waiters.
 func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 	var seen tally
 	last := -1
@@ -171,9 +165,8 @@ func (u units) fitBehind(ahead tally) bool {
 	return u.of > 0 && ahead.nodes == ahead.sharers && ahead.units+u.weight <= u.of
 }
 
-// settle renames the node of a holder that had to wait, which tells the next
-// waiter that it is now the first one. If no node was behind at the grant, no
-// rename is needed, because later contenders see that the units are held.
+// settle renames the node of a holder that had to wait, to wake the next
+// waiter. Contenders that join later see the grant themselves.
 func (c *call) settle(e *entry.Entry) {
 	if !e.Followed() || !e.MarkRenamed(c.options.host+c.want.settledKind) {
 		return

@@ -19,8 +19,7 @@ func (c *client) acquire(ctx context.Context, weight, n int, opts ...recipes.Opt
 	return going(func() (*recipes.Lock, error) { return c.Semaphore("q", n, opts...).Acquire(ctx, weight) })
 }
 
-// A waiter watches the node ahead. A grant does not remove that node, so the
-// granted client renames it from S to H to wake the waiter.
+// A granted client renames its node from S to H to wake the waiter behind.
 func TestOneReleaseServesEveryWaiterWhoseUnitsItFrees(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("h")
@@ -64,8 +63,8 @@ func TestWhatASemaphoreRequestsOfTheStore(t *testing.T) {
 		cost("the first waiter joins", 2, func() { first = c.acquire(bg, 1, 3) })
 		cost("a later one joins", 1, func() { second = c.acquire(bg, 2, 3) })
 		cost("another", 1, func() { third = c.acquire(bg, 1, 3) })
-		// The holder deletes its node. The first waiter lists the queue and
-		// renames its node, and the next one lists the queue and sets a watch.
+		// The holder deletes; the first waiter lists and renames; the next
+		// lists and watches.
 		cost("hand-over", 1+2+2, func() { w.unlock(held) })
 		held = w.won(first)
 		w.waits(second)
@@ -143,7 +142,7 @@ func TestClientsWithDifferentUnitsAreAllServed(t *testing.T) {
 			waiting = append(waiting, small.acquire(bg, 1, 2), large.acquire(bg, 1, 5))
 		}
 		w.waits(waiting[0])
-		w.unlock(w.won(waiting[1])) // 3 held + 1 ahead + 1 own make 5 units
+		w.unlock(w.won(waiting[1])) // 3 held, 1 ahead and 1 own
 		w.unlock(held)
 		for _, c := range append(waiting[:1:1], waiting[2:]...) {
 			w.unlock(w.won(c))
@@ -237,8 +236,7 @@ func TestHooksNameTheSemaphore(t *testing.T) {
 	})
 }
 
-// A node whose name does not have exactly the form of a semaphore's node must
-// block the semaphore, because another program may hold the lock.
+// A node of almost this form may be another program's, which may hold the lock.
 func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	for _, prefix := range []string{"x-S0of3-", "x-S4of3-", "x-S1of-", "x-S1-", "x-S01of3-", "x-S+1of3-", "x-S1of1000001-", "x-T1of3-", "S1of3-", "x-H-"} {
 		inWorld(t, func(w *world) {
@@ -255,8 +253,8 @@ func TestNodesThatAreAlmostUnitsBlockASemaphore(t *testing.T) {
 	}
 }
 
-// A client may already wait behind the new node. To wake that client, the new
-// node must be renamed to -H when it is granted.
+// To wake a client already behind it, the new node must be renamed when
+// granted.
 func TestAGrantByAListThatShowsALaterNodeIsTold(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session { return behindSession{s} }), "a")

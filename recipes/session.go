@@ -17,14 +17,14 @@ type session struct {
 	client *Client
 
 	ended  chan struct{} // closed when attend has returned
-	endErr error         // the error from ending the session in the store
+	endErr error         // the result of endInStore
 }
 
 // ofDriver returns the driver's session, for [driver.Inspect].
 func (s *session) ofDriver() driver.Session { return s.Grants.Session }
 
 // onSession calls f with the client's session, and once more with a new one if
-// f finds that the session has ended, for example because the machine slept.
+// that session has ended.
 func (c *Client) onSession(ctx context.Context, f func(s *session) error) (err error) {
 	for range 2 {
 		var s *session
@@ -111,8 +111,8 @@ func (c *Client) forget(s *session) {
 	delete(c.sessions, s)
 }
 
-// attend runs for the lifetime of the session. At its end, it reports the loss
-// of all locks and then ends the session in the store.
+// attend runs as long as the session. It then reports the loss of all locks,
+// and ends the session in the store.
 func (s *session) attend() {
 	defer close(s.ended)
 	select {
@@ -140,9 +140,8 @@ func (s *session) endLost(cause error) {
 	s.AwaitLossesSeen(s.client.done)
 }
 
-// endInStore ends a lost session in the store, where its nodes would otherwise
-// block contenders until the session times out. It retries with pauses, and at
-// once when a new session begins, until it succeeds or the client is closed.
+// endInStore ends a lost session in the store, because its nodes block
+// contenders until then. A new session makes it retry at once.
 func (s *session) endInStore() error {
 	pause := entry.Retries{New: s.client.options.backOff}
 	for {
@@ -182,7 +181,7 @@ func (s *session) heldSince(lock string) map[driver.Node]time.Time {
 type heartbeats struct {
 	sessionID  string
 	mu         sync.Mutex         // held while sending to unreported
-	unreported chan HeartbeatInfo // capacity 1; the unreported heartbeat with the smallest Left
+	unreported chan HeartbeatInfo // capacity 1; has the smallest Left not reported
 }
 
 func (s *session) watchHeartbeats() {

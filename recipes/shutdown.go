@@ -13,11 +13,10 @@ import (
 // [ErrClosed], and so do new calls. A call that waits for an answer of the
 // store returns once it has the answer.
 //
-// Holders may finish their work. They keep their locks until they unlock, and
-// may re-enter and downgrade them. A lock that was lost counts as held until
-// Unlock, because its holder may still be working. After the last Unlock, or
-// when ctx ends, Shutdown calls [Client.Close] and returns its error. Do not
-// call it while holding a lock: it would wait until ctx ends.
+// Holders keep their locks until they unlock, and may re-enter and downgrade
+// them. A lost lock counts as held until Unlock. After the last Unlock, or when
+// ctx ends, Shutdown calls [Client.Close] and returns its error. If the caller
+// itself holds a lock, Shutdown waits until ctx ends.
 //
 // Locks that are still held when ctx ends or Close is called are lost. The
 // error then says how many they were, and matches the error of ctx or

@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/recipes"
 )
 
-// shutdown calls Shutdown on a goroutine, and returns once that call has
-// returned or is blocked.
+// shutdown calls Shutdown on a goroutine, and returns once that call ends or
+// blocks.
 func (c *client) shutdown(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(ctx) }()
@@ -177,7 +177,7 @@ func TestShutdownPrefersSuccess(t *testing.T) {
 	inWorld(t, func(w *world) {
 		over, cancel := context.WithCancel(bg)
 		cancel()
-		for range 20 { // repeat, because a select with several ready cases chooses at random
+		for range 20 { // a select chooses at random among ready cases
 			c := w.client("a")
 			w.unlock(w.won(c.lock(bg)))
 			require.NoError(w, c.Shutdown(over))

@@ -19,15 +19,14 @@ import (
 // panic ends the call that has run the hook. A call of Lock, RLock, TryLock or
 // TryRLock then holds nothing, and its node is removed. Connected, Heartbeat,
 // SessionEnded, Reaped and Downgraded may run on goroutines of the client,
-// where a panic ends the program. Lost always runs on such a goroutine, a new
-// one for each loss. It may therefore run after SessionEnded, and after the
-// return of the Unlock that found the loss. [Client.Close] waits for it.
+// where a panic ends the program. Lost always runs on such a goroutine, perhaps
+// after SessionEnded, and after the return of the Unlock that found the loss.
+// [Client.Close] waits for it.
 //
-// The first argument of a hook is the context of the call that it reports on,
-// or one derived from it, so that a tracing span finds its parent. The comment
-// of each hook names that call. If a hook may run after its call has returned,
-// its context has the same values but never ends. If the hook reports on no
-// call, the context is context.Background.
+// A hook gets the context of the call that its comment names, or one derived
+// from it, so that a tracing span finds its parent. If a hook may run after its
+// call has returned, its context has the same values but never ends. A hook
+// that reports on no call gets context.Background.
 //
 // Hooks are suitable for counting. Each call of Lock, RLock, TryLock and
 // TryRLock causes one Started and then one Granted or one Failed, unless it is
@@ -48,10 +47,9 @@ type Trace struct {
 	// Heartbeat is called after a reply from the store has renewed the
 	// session's lease. Replies in quick succession may be reported as one, with
 	// the smallest HeartbeatInfo.Left among them. If Left comes close to zero,
-	// replies are so slow that sessions will soon end, and with them their
-	// locks: set a longer session timeout. The hook runs on its own goroutine,
-	// with context.Background. It is not called if the driver does
-	// not report heartbeats.
+	// locks will soon be lost: set a longer session timeout. The hook runs on
+	// its own goroutine, with context.Background, and only if the driver
+	// reports heartbeats.
 	Heartbeat func(context.Context, HeartbeatInfo)
 	// SessionEnded is called when a session has ended, with context.Background.
 	SessionEnded func(context.Context, SessionEndedInfo)
@@ -138,7 +136,7 @@ type ConnectedInfo struct {
 // HeartbeatInfo is the argument of Trace.Heartbeat.
 type HeartbeatInfo struct {
 	SessionID string        // the ID of driver.SessionInfo
-	Left      time.Duration // what was left of the lease when the reply arrived
+	Left      time.Duration // left of the lease when the reply arrived
 	Term      time.Duration // how long the lease runs without a renewal
 }
 
@@ -166,7 +164,7 @@ type QueuedInfo struct {
 type WaitingInfo struct {
 	Recipe      string
 	Lock, Node  string
-	Predecessor string // the node that Node waits for; its name may be forged
+	Predecessor string // blocks Node; the name may be forged
 	Position    int    // position in the queue, from 1
 }
 
@@ -189,7 +187,7 @@ type GrantedInfo struct {
 type FailedInfo struct {
 	Recipe string
 	Lock   string
-	Node   string // the call's last node; empty if it had none
+	Node   string // the call's last node; empty if none
 	Mode   Mode
 	Try    bool
 	Waited time.Duration
@@ -232,7 +230,7 @@ type RetryingInfo struct {
 type DowngradedInfo struct {
 	Recipe     string
 	Lock, Node string // Node is the current name
-	Err        error  // if not nil, the node may still be exclusive in the store
+	Err        error  // if not nil, the node may stay exclusive
 }
 
 // ReleasedInfo is the argument of Trace.Released.

@@ -99,7 +99,7 @@ func TestHooksSeeTheLifeOfALock(t *testing.T) {
 		l = w.granted(m.Lock(from(bg, "last")))
 		require.NoError(w, c.Close())
 		require.ErrorIs(w, l.Unlock(), recipes.ErrClosed)
-		slices.Sort(seen[len(seen)-2:]) // the session and the lock end on two goroutines, in either order
+		slices.Sort(seen[len(seen)-2:]) // these two come in either order
 		assert.Equal(w, []string{
 			"lock started exclusive false <- lock",
 			"connected <- lock",
@@ -195,8 +195,7 @@ func (e *endings) trace() *recipes.Trace {
 	}
 }
 
-// The Lost hook must not be left out if the lock is lost while a Granted hook
-// runs. If that hook panics, the other traces must still see how the call ends.
+// A loss while a Granted hook runs must be reported even if that hook panics.
 func TestEachTraceSeesTheEndOfACallWhoseGrantedHookIsSlow(t *testing.T) {
 	for _, loss := range []bool{false, true} {
 		for _, panics := range []bool{false, true} {

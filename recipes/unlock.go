@@ -30,12 +30,12 @@ import (
 //     node is removed with the session.
 //   - If the store refuses to remove the node, for example for lack of
 //     permission, Unlock does not retry. The error matches that of the driver,
-//     which is fs.ErrPermission with zkdriver and the store's own error with
-//     other drivers. The node blocks other contenders until the session ends.
+//     such as fs.ErrPermission with zkdriver. The node blocks other contenders
+//     until the session ends.
 //
-// Call Unlock after a loss, too. It tells the client that the work under the
-// lock has stopped. The client can then end the lost session in the store,
-// whose nodes would otherwise block other contenders until it times out.
+// Call Unlock after a loss, too: only then does the client end the lost session
+// in the store, where its nodes would otherwise block other contenders until it
+// times out.
 //
 // Whatever Unlock returns, the lock is no longer held and its contexts are
 // cancelled. A second Unlock returns [ErrNotHeld], or ErrLost again.
@@ -147,10 +147,9 @@ func (h *hold) reportReleased(mode Mode, err error) {
 // If other Locks hold the same node exclusively by re-entry, it stays exclusive
 // in the store until the last of them unlocks or downgrades.
 //
-// If the store fails or ctx ends, the lock counts as shared anyway, because the
-// store may already have granted it to readers. The error matches
-// driver.ErrUnavailable. The client retries in the background, and another
-// Downgrade waits for the result.
+// If the store fails or ctx ends, the lock counts as shared anyway, and the
+// error matches driver.ErrUnavailable. The client retries in the background,
+// and another Downgrade waits for the result.
 //
 // If the lock is already lost or unlocked, the error matches [ErrLost] or
 // [ErrNotHeld]. Units of a [Semaphore] cannot be downgraded: Downgrade returns
@@ -194,13 +193,13 @@ func (l *Lock) downgradeRest() error {
 	case errors.Is(err, ErrLost):
 		l.noteEnd(err)
 	case errors.Is(err, ErrNotHeld):
-		return nil // all Locks were unlocked meanwhile, so the node is gone
+		return nil // all Locks were unlocked meanwhile
 	}
 	return err
 }
 
 // markShared marks the node for a rename if the hold is now shared, and reports
-// whether it is. Called with mu held, after a Lock was downgraded or unlocked.
+// whether it is. Called with mu held.
 func (h *hold) markShared() bool {
 	if h.want.downgraded == nil || len(h.locks) == 0 || h.exclusive() {
 		return false
@@ -209,7 +208,6 @@ func (h *hold) markShared() bool {
 	return true
 }
 
-// downgrade makes the hold shared in the store.
 func (h *hold) downgrade(ctx context.Context, failed func(lock string, err error) error) error {
 	err := h.entry.Rename(ctx)
 	if ended := h.whyEnded(); ended != nil {

@@ -13,15 +13,13 @@ var errSharedSets = errors.New("only a lock that is held exclusively can set a v
 // SetValue stores a value of at most 64 KB under the lock's name, replacing any
 // earlier one, and returns once the store has confirmed it. The value outlives
 // the lock, the session and this process; [RWMutex.Value] returns it to every
-// client. The store writes the value only if the lock is still held, and checks
-// that atomically. So an earlier holder never overwrites the value of a later
-// one.
+// client. The store writes the value only if the lock is still held, so an
+// earlier holder never overwrites the value of a later one.
 //
 // While the store is unavailable, SetValue retries as [WithBackOff] says. An
 // attempt without an answer may still reach the store later, as long as the
-// lock is held, and overwrite a value that this Lock has set since. So if
-// SetValue returns an error, the value may be stored already, or be stored
-// later, unless the list says that nothing was stored:
+// lock is held, and overwrite a newer value of this Lock. So after an error the
+// value may be stored, now or later, unless the list says that nothing was:
 //
 //   - [ErrLost] or [ErrNotHeld]: the lock was lost or unlocked, perhaps during
 //     the call.

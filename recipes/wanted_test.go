@@ -42,7 +42,7 @@ func TestAReadersLockIsWantedByWritersAlone(t *testing.T) {
 		beside := w.won(b.rlock(bg))
 		assert.False(w, isClosed(wanted))
 		writer := b.lock(bg)
-		time.Sleep(time.Second) // wait, because the client pauses after several changes in a row
+		time.Sleep(time.Second) // the client pauses after several changes
 		assert.True(w, isClosed(wanted))
 		assert.True(w, isClosed(beside.Wanted()))
 		w.unlock(l, beside)

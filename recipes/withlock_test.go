@@ -96,7 +96,7 @@ func TestEveryFailureToRemoveTheNodeIsErrUnlock(t *testing.T) {
 		c := w.client("b")
 		expired := w.won(c.lock(bg))
 		heal := w.store.Faults().CutOff(c.session())
-		time.Sleep(6 * time.Second) // the lease runs out after 7.5 s, while Unlock waits
+		time.Sleep(6 * time.Second) // the lease expires after 7.5 s, during Unlock
 		w.matches(expired.Unlock(), recipes.ErrUnlock, driver.ErrUnavailable)
 		heal()
 		time.Sleep(time.Minute)
@@ -118,8 +118,7 @@ func TestWithLockReturnsTheErrorOfTheFunctionAsItIs(t *testing.T) {
 	})
 }
 
-// The function passed to WithLock may return an error of another lock, which
-// must not be mistaken for an error of WithLock's own lock.
+// The function may return an error that is about another lock.
 func TestAnInnerLockDoesNotSpeakForTheOuterOne(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client("a")

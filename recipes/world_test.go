@@ -87,7 +87,7 @@ func (c *client) session() driver.Session {
 }
 
 // placeOnly returns a connector whose Create returns neither a watch nor the
-// nodes ahead, so that waiters have to list and watch by themselves.
+// nodes ahead.
 func (w *world) placeOnly() driver.Connector {
 	return faults.New(w.store, func(_ context.Context, r faults.Request) faults.Fault {
 		created := r.Op == faults.OpCreate && r.Stage == faults.StageReply
