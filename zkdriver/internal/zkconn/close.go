@@ -15,8 +15,8 @@ var errClosed = errors.New("closed")
 const (
 	// abandonWait is how long a failed Dial waits for its Conn to shut down.
 	abandonWait = 25 * time.Millisecond
-	// closeTimeout is how long the server may take to confirm the end of the
-	// session. It grows with each attempt, up to maxCloseTimeout.
+	// closeTimeout limits the first attempt to end the session. Later ones may
+	// take maxCloseTimeout.
 	closeTimeout    = 2 * time.Second
 	maxCloseTimeout = 5 * time.Second
 	// After closeTimeout, exitTimeout limits how long shutDown waits for
@@ -35,14 +35,11 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// shutDown closes go-zookeeper and its connection for good. If the Conn was
-// ended by Close, shutDown first ends the session in the store, provided that
-// the connection still works.
+// shutDown closes go-zookeeper for good. After a Close, it first ends the
+// session if possible.
 func (c *Conn) shutDown() {
 	if c.dialer.sessionID() != 0 && !errors.Is(c.lease.Err(), errClosed) {
-		// The session ended without Close, so holders may not have noticed yet.
-		// Close only the connection, so that the store keeps their nodes for as
-		// long as it can.
+		// Holders may not have noticed the end, so let the store keep their nodes.
 		c.dialer.close()
 	}
 	c.awaitContainers()
@@ -50,7 +47,7 @@ func (c *Conn) shutDown() {
 	go func() {
 		defer close(closed)
 		c.client.Close()
-		c.dialer.close() // otherwise a handshake in flight could bring the session back
+		c.dialer.close() // a handshake in flight could revive the session
 		for range c.events {
 		} // closed when the last goroutine of go-zookeeper exits
 	}()
@@ -76,9 +73,7 @@ func (c *Conn) endInStore() error {
 	if c.endedThere || c.dialer.sessionID() == 0 || c.dialer.sessionClosed.Load() || errors.Is(c.lease.Err(), errExpired) {
 		return nil
 	}
-	// Each attempt first reconnects, which makes the server keep the session
-	// for another timeout. If every attempt then timed out, the session would
-	// never end, so later attempts get more time.
+	// Each attempt prolongs the session, so later ones get more time.
 	timeout := min(closeTimeout<<min(c.endAttempts, 2), maxCloseTimeout)
 	c.endAttempts++
 	if err := c.dialer.endSession(timeout); err != nil {
@@ -89,8 +84,8 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial will not return. After abandonWait, the
-// shutdown continues in the background.
+// abandon shuts down a Conn that Dial will not return, after abandonWait in the
+// background.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)
@@ -110,7 +105,7 @@ func (d *dialer) endSession(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var last error
-	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more tries would leave too little time for each
+	tries := max(len(d.hosts), min(int(d.round.Load()), 3)) // more would leave each too little time
 	for range tries {
 		address, _ := d.Next()
 		err := d.endSessionAt(ctx, address, timeout/time.Duration(tries))
@@ -132,14 +127,14 @@ func (d *dialer) endSessionAt(ctx context.Context, address string, timeout time.
 	deadline, _ := ctx.Deadline()
 	c := newFrameConn(raw, d, deadline)
 	defer c.Close()
-	c.Write(d.reattachRequest()) // also sets the deadline; after an error, the read fails
+	c.Write(d.reattachRequest()) // sets the deadline; an error fails the read
 	frame, err := readHandshake(c.in, connectReplySize)
 	if err != nil {
 		return err
 	}
 	switch int64(binary.BigEndian.Uint64(frame[headerSize+8:])) {
 	case 0:
-		return nil // the session has expired, and its nodes are gone
+		return nil // expired, so the nodes are gone
 	case d.sessionID():
 		return sendClose(c)
 	}
@@ -158,8 +153,7 @@ func (d *dialer) reattachRequest() []byte {
 	return append(b, d.password...)
 }
 
-// sendClose logs in and closes the session. It sends all requests before it
-// waits for answers, because on a slow network each round trip counts.
+// sendClose sends all requests together, because each round trip counts.
 func sendClose(c *frameConn) error {
 	if err := c.login(false); err != nil {
 		return err

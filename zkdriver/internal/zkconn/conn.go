@@ -20,8 +20,10 @@ type Config struct {
 	Hosts          []string      // "host:port"; an IPv6 address in brackets
 	SessionTimeout time.Duration // requested; the server may grant another one
 	ConnectTimeout time.Duration // how long Dial tries
-	LeaseMargin    time.Duration // the lease ends this long before the session; 0: a quarter of the granted timeout
-	Tick           time.Duration // the ensemble's tickTime; 0: unknown
+	// LeaseMargin is how long before the session the lease ends. Zero means a
+	// quarter of the granted timeout.
+	LeaseMargin time.Duration
+	Tick        time.Duration // the ensemble's tickTime; 0: unknown
 
 	TLS TLS
 
@@ -86,7 +88,7 @@ type Conn struct {
 	dialer    *dialer
 	client    *zk.Conn
 	events    <-chan zk.Event
-	lease     *driver.Lease // nil until the session has begun, as is keepalive
+	lease     *driver.Lease // nil until the session begins, like keepalive
 	keepalive *keepalive
 	workers   workers
 
@@ -96,8 +98,8 @@ type Conn struct {
 
 	finished    chan struct{}      // closed when the Conn has shut down
 	closes      singleflight.Group // concurrent calls of Close share one attempt
-	endedThere  bool               // whether a server has confirmed the session's end; guarded by closes
-	endAttempts int                // attempts to end the session in the store; guarded by closes
+	endedThere  bool               // the session's end is confirmed; guarded by closes
+	endAttempts int                // attempts in the store; guarded by closes
 }
 
 // Lease returns the session's lease, whose error says why the session has
@@ -197,8 +199,8 @@ func (c *Conn) lastAttempt() string {
 	return ""
 }
 
-// begin starts the lease of a new session. The dialer calls begin and resume
-// during the handshake, on a goroutine of go-zookeeper.
+// The dialer calls begin and resume during the handshake, on a goroutine of
+// go-zookeeper.
 
 func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 	margin := c.config.LeaseMargin
@@ -219,8 +221,7 @@ func (c *Conn) begin(r connectReply, asked driver.Instant) error {
 }
 
 func (c *Conn) resume(asked driver.Instant) error {
-	// Never resume a session whose lease has ended. go-zookeeper is being shut
-	// down then, and would set its watches again, which is a data race there.
+	// Resuming after the lease's end would cause a data race in go-zookeeper.
 	if err := c.lease.Err(); err != nil {
 		return err
 	}
@@ -260,8 +261,7 @@ func (c *Conn) sessionEvent(state zk.State) {
 	}
 }
 
-// supervise sends heartbeats until the session ends. Then it shuts the Conn
-// down, even if Close is never called.
+// supervise sends heartbeats until the session ends. It then shuts down.
 func (c *Conn) supervise() {
 	defer close(c.finished)
 	c.keepalive.run(c.sendHeartbeat, c.dialer.giveUp)

@@ -38,9 +38,8 @@ func (d *dialer) connectTo(ctx context.Context, host string) (net.Conn, error) {
 	return secure, nil
 }
 
-// dialAddress connects to a host, trying its addresses in the order of lookUp.
-// That order changes after each attempt, so a server that accepts connections
-// without serving them is not dialled again at once.
+// dialAddress tries addresses in changing order: a server may accept
+// connections without serving them.
 func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error) {
 	addresses, err := d.lookUp(ctx, host)
 	if err != nil {
@@ -63,10 +62,8 @@ func (d *dialer) dialAddress(ctx context.Context, host string) (net.Conn, error)
 	return nil, first
 }
 
-// lookUp returns a host's addresses in the order in which to dial them: new
-// addresses first, shuffled, and the most recently dialled one last. It
-// resolves the name each time, because addresses change. If that fails or takes
-// too long, lookUp falls back to the known addresses.
+// lookUp resolves a host's addresses again, or falls back to the known ones.
+// New addresses come first, the most recently dialled one last.
 func (d *dialer) lookUp(ctx context.Context, host string) ([]string, error) {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -112,9 +109,8 @@ func (d *dialer) dialled(host, address string) {
 	d.known[host] = append(rest, address)
 }
 
-// dialAgain starts another dial after each interval and returns the first
-// result. Waiting for a single dial could take too long: the operating system
-// resends a lost packet only after 1 s, 3 s and 7 s.
+// dialAgain dials again after each interval: operating systems resend lost
+// packets too late.
 func dialAgain(ctx context.Context, interval time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	var dials sync.WaitGroup
 	defer dials.Wait()

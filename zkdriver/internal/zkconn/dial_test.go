@@ -17,8 +17,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// The operating system resends a dropped packet only after 1 s, 3 s and 7 s.
-// Once the host is back, dialAgain must connect sooner, by dialing again.
+// Operating systems resend a dropped packet only after 1 s, 3 s and 7 s.
 func TestAHostThatDroppedRequestsIsReachedSoonAfterItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(3500 * time.Millisecond)

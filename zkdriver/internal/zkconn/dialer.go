@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// dialer makes the connections of one session, and ends that session if a
-// server replies with another. It implements zk.HostProvider and zk.Dialer.
+// dialer makes the connections of one session. It implements zk.HostProvider
+// and zk.Dialer.
 type dialer struct {
 	config Config
 	hosts  []string // the hosts of config, in random order
@@ -30,20 +30,20 @@ type dialer struct {
 
 	afterSend     sync.Map      // callbacks of Conn.AfterSend, by contents
 	quit          chan struct{} // closed by close
-	sessionClosed atomic.Bool   // whether the server has confirmed the end of the session
+	sessionClosed atomic.Bool   // whether the server has confirmed a close
 	connections   atomic.Uint64 // number of finished handshakes
-	round         atomic.Int64  // number of attempts after which every address was tried
+	round         atomic.Int64  // attempts until every address has been tried
 	zxid          atomic.Int64  // zxid of the last reply
 
 	mu       sync.Mutex
 	closed   bool
 	nextHost int                 // index in hosts
-	known    map[string][]string // addresses of each host in dialling order: see lookUp
-	attempts int                 // number of attempts to connect since a server last answered
+	known    map[string][]string // by host: addresses in dialling order
+	attempts int                 // attempts to connect since a server's last answer
 	conn     *frameConn
-	attached bool          // whether conn has finished its handshake and not failed since
+	attached bool          // from conn's handshake until conn fails
 	ready    chan struct{} // closed while attached is true
-	server   string        // address of the last server that accepted the session
+	server   string        // last server that accepted the session
 	session  int64
 	password []byte
 	timeout  time.Duration
@@ -64,8 +64,7 @@ func newDialer(config Config) *dialer {
 
 func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
 
-// Init, Len, Next and Connected implement zk.HostProvider. Next returns a host
-// name rather than an address, so that each attempt resolves the name again.
+// The methods of zk.HostProvider. Next returns names, which each dial resolves.
 
 func (d *dialer) Init([]string) error { return nil }
 func (d *dialer) Len() int            { return len(d.hosts) }
@@ -119,7 +118,7 @@ func (d *dialer) dial(_, address string, _ time.Duration) (net.Conn, error) {
 func (d *dialer) redialInterval() time.Duration { return max(d.sessionTimeout()/40, firstBackOff) }
 
 // pauseBeforeDial waits between attempts, to spare servers that are down or
-// drop connections. It does not wait before the first attempt at each address.
+// drop connections.
 func (d *dialer) pauseBeforeDial() (attempt int, err error) {
 	d.mu.Lock()
 	attempt = d.attempts
@@ -136,10 +135,8 @@ const (
 	maxBackOff   = time.Second
 )
 
-// backOff returns how long to wait before an attempt. The first attempt at each
-// address is immediate. After that, the pause doubles up to a tenth of the
-// session timeout, with jitter. While a session exists, the limit is a fortieth
-// of the timeout instead, because its lease is running out.
+// backOff returns no pause for the first attempt at each address. Later pauses
+// grow, but less while a session's lease is running out.
 func (d *dialer) backOff(attempt int) time.Duration {
 	n := attempt - int(d.round.Load())
 	if n < 0 {
@@ -153,10 +150,8 @@ func (d *dialer) backOff(attempt int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// attemptTimeout returns the timeout of an attempt, including the handshake. It
-// starts short, so that the session can try another server before its lease
-// ends, and doubles each time all addresses have been tried, so that a slow
-// store is reached eventually.
+// attemptTimeout starts short, to try another server before the lease ends, and
+// then doubles.
 func (d *dialer) attemptTimeout(attempt int) time.Duration {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	timeout := min(max(d.sessionTimeout()/8, least), most)
@@ -324,8 +319,8 @@ func (d *dialer) resetBackOff() {
 	d.attempts = 0
 }
 
-// giveUp closes a silent connection, so that go-zookeeper dials again. It is a
-// no-op unless that connection is still the current one.
+// giveUp closes a connection that is still current, so that go-zookeeper dials
+// again.
 func (d *dialer) giveUp(connection uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -356,8 +351,7 @@ func (d *dialer) describe() driver.SessionInfo {
 	return driver.SessionInfo{ID: FormatID(d.session), Server: d.server, Timeout: d.timeout, Margin: d.config.LeaseMargin}
 }
 
-// close closes the connection and prevents new ones. No dial or handshake in
-// flight can bring the session back after that.
+// close keeps dials and handshakes in flight from reviving the session.
 func (d *dialer) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

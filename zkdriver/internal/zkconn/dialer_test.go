@@ -22,8 +22,7 @@ type watching struct{ noEvents }
 
 func (watching) Watching() bool { return true }
 
-// When the watches are set again, the server reports older changes. Such a
-// report would end a watch that a request had set before.
+// Otherwise the report of an older change could end a watch that was just set.
 func TestAfterAReconnectTheWatchesAreSetBeforeAnyRequest(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.NewProxy(t, server.Addr())

@@ -25,21 +25,19 @@ const maxRequestPause = 500 * time.Millisecond
 // network. It does what go-zookeeper leaves to its caller:
 //
 //   - It does the whole handshake, the login included, within one deadline.
-//   - It refuses a connect reply for another session.
+//   - It refuses malformed replies, and connect replies for another session.
 //   - If a write fails, it closes the connection, so that go-zookeeper sees
 //     every failure when it reads.
 //   - After a reconnect, it delays requests until go-zookeeper has set the
-//     watches again. The server then reports the changes since the last zxid
-//     seen before. Such a report would also end a watch that a request had
-//     just set.
-//   - It writes the last zxid that the session has seen into the requests that
-//     connect and set watches. It hides zxids from go-zookeeper, which would
-//     have a data race: its goroutines access the last zxid without a lock.
+//     watches again. The server then reports the changes since the last zxid.
+//     Such a report would also end a watch that a request had just set.
+//   - It writes the session's last zxid into the requests that need it. It
+//     hides zxids from go-zookeeper, whose goroutines use the last one without
+//     a lock.
 //   - It notices when the server has confirmed the end of the session.
-//   - It refuses replies of the wrong shape: see checkShape.
 //
-// A frameConn ignores the deadlines and pings of go-zookeeper, because the
-// heartbeats of the Conn detect a silent connection earlier.
+// A frameConn ignores go-zookeeper's deadlines and pings, because the Conn's
+// heartbeats detect a silent connection earlier.
 type frameConn struct {
 	raw      net.Conn
 	owner    connOwner
@@ -47,24 +45,22 @@ type frameConn struct {
 
 	connectSent    driver.Instant // when the connect request was sent
 	connectWritten bool           // whether the connect request has been sent
-	since          int64          // last zxid seen before this connection; 0 on the first
+	since          int64          // last zxid before this connection, or 0
 
 	// The fields below are used only by the reading goroutine.
 	in            *bufio.Reader
 	handshakeDone bool
-	unread        []byte // the part of the current frame that go-zookeeper has yet to read
-	frame         []byte // the buffer of the current frame, reused for the next one
+	unread        []byte // rest of the frame, for go-zookeeper to read
+	frame         []byte // current frame; the buffer is reused
 
-	// writes counts writes to the connection. The reading goroutine loads it
-	// only for synchronization: the load makes everything visible that the
-	// writing goroutine did before.
+	// writes is loaded only to synchronize reading with writing.
 	writes   atomic.Uint64
 	closeXid atomic.Int64
 
 	pendingMu sync.Mutex
 	pending   map[int32]int32 // opcodes of requests without a reply, by xid
 
-	mu      sync.Mutex // guards the fields below, which concern requests to be sent
+	mu      sync.Mutex // guards the fields below
 	paused  bool
 	delayed []byte
 	timer   *time.Timer
@@ -79,8 +75,6 @@ type connOwner interface {
 	checkReply(connectReply) error
 
 	attach(*frameConn, connectReply) error
-
-	// recordFailure records why the handshake failed.
 	recordFailure(*frameConn, error)
 
 	// broken is called when a connection breaks after its handshake, before
@@ -90,11 +84,9 @@ type connOwner interface {
 	// lastZxid holds the zxid of the session's last reply.
 	lastZxid() *atomic.Int64
 
-	// sending is called when a transaction is about to be written, by the
-	// goroutine that writes all requests.
+	// sending is called before a transaction is written.
 	sending(transaction []byte)
 
-	// closeConfirmed is called when the server has answered the close request.
 	closeConfirmed()
 }
 
@@ -140,7 +132,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	opcode := int32(binary.BigEndian.Uint32(frame[8:]))
 	xid := int32(binary.BigEndian.Uint32(frame[4:]))
 	if opcode == opPing {
-		return length, nil // drop it, because the Conn sends its own heartbeats
+		return length, nil // dropped: the Conn sends its own heartbeats
 	}
 	switch opcode {
 	case opClose:
@@ -148,8 +140,7 @@ func (c *frameConn) Write(frame []byte) (int, error) {
 	case opMulti:
 		c.owner.sending(frame)
 	case opSetWatches:
-		// On the session's first connection, c.since is zero. Any zxid will do
-		// then, because there are no watches to set again.
+		// On the first connection, any zxid will do: no watches are set yet.
 		frame = withZxid(frame, setWatchesZxid, cmp.Or(c.since, c.owner.lastZxid().Load()))
 	}
 	c.expectReply(xid, opcode)
@@ -185,8 +176,8 @@ func (c *frameConn) expectReply(xid, opcode int32) {
 	c.pending[xid] = opcode
 }
 
-// replyTo returns the opcode of the request that a reply answers. If ok is
-// false, there is no such request, and go-zookeeper ignores the reply.
+// replyTo returns the opcode of the answered request. go-zookeeper ignores a
+// reply without one.
 func (c *frameConn) replyTo(xid int32) (opcode int32, ok bool) {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -267,9 +258,8 @@ func (c *frameConn) handshake() error {
 	if err := c.owner.checkReply(r); err != nil {
 		return err
 	}
-	// On a reconnect, do not wait for the answers to the login: these
-	// credentials were accepted before, and the lease is running out.
-	// go-zookeeper skips the answers.
+	// On a reconnect, do not wait: the lease is running out, and the server
+	// accepted these logins before. go-zookeeper skips the answers.
 	if err := c.login(c.owner.sessionID() == 0); err != nil {
 		return err
 	}
@@ -278,8 +268,7 @@ func (c *frameConn) handshake() error {
 	return c.owner.attach(c, r)
 }
 
-// login sends the session's logins, which must precede all other requests. If
-// wait is true, it waits until the server has accepted them.
+// login sends the session's logins. If wait is true, it awaits the answers.
 func (c *frameConn) login(wait bool) error {
 	logins := c.owner.logins()
 	var b []byte
@@ -346,8 +335,8 @@ func (c *frameConn) nextFrame() error {
 	return nil
 }
 
-// readFrame reads a frame of the given size. It allocates memory only as bytes
-// arrive, because a broken or hostile server may announce any size.
+// readFrame allocates memory only as bytes arrive, because a hostile server may
+// announce any size.
 func (c *frameConn) readFrame(size int) error {
 	const step, keep = 1 << 20, 64 << 10
 	if cap(c.frame) > keep {

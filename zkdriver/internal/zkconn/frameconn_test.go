@@ -17,8 +17,7 @@ func frame(opcode int32, xid int32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(opcode))
 }
 
-// newPair returns a frameConn that has completed its handshake, and the
-// server's end of the connection.
+// newPair returns a frameConn after its handshake, and the server's end.
 func newPair(t *testing.T) (*frameConn, net.Conn) {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })

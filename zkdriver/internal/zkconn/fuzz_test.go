@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// feed is a connection to a server that sends the bytes of the field in, and
-// ignores what it receives.
+// feed is a connection on which the server sends the given bytes.
 type feed struct {
 	net.Conn
 	in     io.Reader
@@ -54,8 +53,8 @@ func connectReplyFrame(timeout int32, session int64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
-// FuzzHandshake answers a connect request with arbitrary bytes. The handshake
-// must attach to the session that the bytes name, or close the connection.
+// FuzzHandshake checks that any reply attaches the session that it names, or
+// closes the connection.
 func FuzzHandshake(f *testing.F) {
 	good := connectReplyFrame(10000, 7)
 	f.Add(good, false)
@@ -87,8 +86,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzReplies checks that the connection passes replies on unchanged and in
-// order, up to the first frame of an impossible length.
+// FuzzReplies checks that replies pass unchanged, up to the first frame of
+// impossible length.
 func FuzzReplies(f *testing.F) {
 	frame := func(xid uint32, n int) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(12+4+n))
@@ -120,8 +119,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// frames returns the bytes before the first frame of an impossible length, and
-// whether one of the frames in them answers the request xid.
+// frames returns the valid frames, and whether one of them answers xid.
 func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	out = []byte(nil)
 	for len(in) >= 8 {
@@ -137,9 +135,8 @@ func frames(in []byte, xid uint32) (out []byte, answered bool) {
 	return out, answered
 }
 
-// FuzzRequests checks that requests are sent unchanged and in order. There are
-// two exceptions: pings are dropped, and the request to set the watches may
-// overtake delayed requests.
+// FuzzRequests checks that requests pass unchanged, except pings. Only
+// SetWatches may overtake delayed requests.
 func FuzzRequests(f *testing.F) {
 	f.Add([]byte{1, 101, 4, 5}, true)
 	f.Add([]byte{11, 12, 101, 101}, true)

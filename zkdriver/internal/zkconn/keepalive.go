@@ -120,8 +120,7 @@ func (k *keepalive) addressesAre(n int) {
 	k.schedule.addresses = n
 }
 
-// connected starts a new connection. Answers on earlier ones no longer prove
-// anything, because their server may have lost its leader.
+// connected invalidates earlier answers: their server may lack a leader now.
 func (k *keepalive) connected(asked, now driver.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,8 +135,8 @@ func (k *keepalive) disconnected() {
 	k.schedule.detached()
 }
 
-// answered records an answered request, which renews the lease if it proves
-// that the session is alive. It ignores requests of an earlier connection.
+// answered renews the lease if a request of the current connection proves the
+// session alive.
 func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, isHeartbeat bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,8 +151,8 @@ func (k *keepalive) answered(number uint64, r reach, sent, now driver.Instant, i
 
 var errNoWrite = errors.New("no write has been answered on this connection")
 
-// countFromWrite makes the lease count from schedule.strong, because the
-// session now has a node. If too little of the lease would be left, it fails.
+// countFromWrite makes the lease count from schedule.strong, unless that leaves
+// too little of it.
 func (k *keepalive) countFromWrite() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,9 +175,8 @@ func (k *keepalive) wakeRun() {
 	}
 }
 
-// run sends heartbeats until the lease ends. For each one it calls the function
-// send, which must return at once and call ended when the request was answered
-// or has failed. If a connection goes silent, run calls giveUp to close it.
+// run sends heartbeats until the lease ends, and gives up silent connections.
+// The function send must not block, and later calls ended.
 func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection uint64)) {
 	timer := time.NewTimer(k.schedule.timeout)
 	defer timer.Stop()
@@ -203,7 +201,7 @@ func (k *keepalive) run(send func(r reach, ended func()), giveUp func(connection
 type step struct {
 	giveUp     bool // close the connection
 	connection uint64
-	reach      reach // how far the heartbeat must travel; used only if ended is set
+	reach      reach // meaningful only if ended is set
 	ended      func()
 	wait       time.Duration // until the next step
 }
@@ -212,7 +210,7 @@ func (k *keepalive) next() step {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.lease.Now()
-	next := step{connection: k.number, wait: k.schedule.timeout} // an upper bound: wakeRun may end the wait earlier
+	next := step{connection: k.number, wait: k.schedule.timeout} // wakeRun may end the wait earlier
 	if left, ok := k.schedule.giveUpIn(now); ok {
 		if left <= 0 {
 			k.schedule.detached()

@@ -80,8 +80,7 @@ func TestOnANewConnectionOnlyAWriteRenewsTheLeaseOfASessionWithNodes(t *testing.
 	}
 }
 
-// Syncs renew the lease of a session without nodes. Once it has created a node,
-// the lease counts from the latest write, which was sent before those Syncs.
+// Once the session has a node, its lease no longer counts from Syncs.
 func TestTheFirstNodeSetsTheLeaseBack(t *testing.T) {
 	r := newLeaseFixture(t)
 	for range 12 {
@@ -106,8 +105,7 @@ func TestTheFirstNodeSetsTheLeaseBack(t *testing.T) {
 	require.ErrorIs(t, r.lease.Err(), driver.ErrSessionEnded)
 }
 
-// Answers on an earlier connection prove nothing, so after a reconnect the
-// session needs another write before it may have a node.
+// Answers on an earlier connection prove nothing.
 func TestANodeNeedsAWriteThatWasAnsweredOnThePresentConnection(t *testing.T) {
 	r := newLeaseFixture(t)
 	asked := r.lease.Now()

@@ -34,9 +34,8 @@ const (
 	codeAuth = -115 // refuses a login
 
 	headerSize = 4 // the field with the length of a frame
-	// connectReplySize is the minimum length of a connect reply. Its fields are
-	// the protocol version, the timeout, the session id, and a password of 16
-	// bytes preceded by its length.
+	// connectReplySize is the minimum length of a connect reply, whose password
+	// has 16 bytes.
 	connectReplySize = 4 + 4 + 8 + 4 + 16
 	// replyStart is the size of xid, zxid and error, which begin each reply.
 	replyStart = 16
@@ -55,12 +54,11 @@ const (
 	maxReply = 256 << 20
 )
 
-// go-zookeeper trusts what a server sends. A malformed reply may make it
-// allocate all memory, or panic on its own goroutine, which ends the process.
-// So frameConn rejects malformed replies.
+// A malformed reply could make go-zookeeper panic or allocate all memory, so
+// frameConn rejects it.
 
-// checkShape returns an error if reply is not a well-formed reply to a request
-// with the given opcode. The reply comes without its length field.
+// checkShape returns an error if the reply, without its length, is malformed
+// for the opcode.
 func checkShape(opcode int32, reply []byte) error {
 	if len(reply) < replyStart {
 		return fmt.Errorf("a reply of %d bytes", len(reply))
@@ -163,8 +161,7 @@ func (r *replyShape) bytes() {
 	}
 }
 
-// each parses a list by calling item for each element. Elements have at least
-// the given size, so the length of the reply limits how many it can hold.
+// each parses a list. The minimum size of an element limits how many fit.
 func (r *replyShape) each(size int, item func()) {
 	n := int(r.integer())
 	if n < 0 || n > len(r.rest)/size {
@@ -186,7 +183,7 @@ const maxPrinted = 1024
 // unprintable characters.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
-		const end = 32 // bytes kept at the end, which include a node's sequence
+		const end = 32 // bytes at the end, with a node's sequence
 		return fmt.Sprintf("%q...%q (%d bytes)", s[:maxPrinted-end], s[len(s)-end:], len(s))
 	}
 	if q := strconv.Quote(s); len(q) != len(s)+2 {
@@ -195,8 +192,8 @@ func Printable(s string) string {
 	return s
 }
 
-// printableError wraps an error whose text may come from another party, such as
-// a name in a server's certificate.
+// printableError wraps an error with foreign text, such as a name in a
+// certificate.
 type printableError struct{ error }
 
 // Error escapes unprintable characters and shortens a long text.

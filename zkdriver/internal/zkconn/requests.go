@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ask sends a request. Every request must go through ask or track, because its
-// answer may renew the lease, or end it if the session is over.
+// Every request must go through ask or track, because answers renew or end the
+// lease.
 func (c *Conn) ask(r reach, request func() error) error { return c.track(r, false, request) }
 
 func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
@@ -23,8 +23,8 @@ func (c *Conn) track(r reach, isHeartbeat bool, request func() error) error {
 		return err
 	}
 	err := request()
-	// An error from the server is an answer too. But some errors come from a
-	// server that has not asked its leader, so they prove no more than a read.
+	// An error proves no more than a read: some servers refuse without asking the
+	// leader.
 	if err == nil || !Unanswered(err) {
 		if err != nil {
 			r = toServer
@@ -67,8 +67,7 @@ func (c *Conn) CountFromWrite() error {
 func (c *Conn) checkRoot() error {
 	_, err := c.client.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
-		// This error comes from the leader and passes the quorum like a
-		// transaction, so it proves as much as a successful one.
+		// The error passes the quorum like a transaction, so it proves as much.
 		return nil
 	}
 	return err
@@ -222,15 +221,12 @@ func (c *Conn) AwaitConnection(ctx context.Context) error {
 	}
 }
 
-// Await runs job on its own goroutine and returns the job's result. If ctx or
-// the session ends first, Await returns an error at once. The job continues,
-// because go-zookeeper takes no context, and passes its result to the function
-// late, if that is not nil.
+// Await returns job's result. The job runs on its own goroutine, or on the
+// caller's if ctx never ends. If ctx or the session ends first, Await returns
+// an error at once. The job continues, and passes its result to late if set.
 //
-// If the session has no connection, Await waits for one before it starts the
-// job, because go-zookeeper would queue the request and send it even after the
-// caller has given up. A job whose ctx can never end runs on the calling
-// goroutine.
+// Await first waits for a connection, so no request is sent after the caller
+// has given up.
 func Await[T any](ctx context.Context, c *Conn, job func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	if err := c.AwaitConnection(ctx); err != nil {

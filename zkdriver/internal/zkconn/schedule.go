@@ -7,28 +7,26 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// schedule computes what answers prove about a session, and when the next
-// heartbeat is due. It does no I/O and reads no clock. The doc comment of
-// keepalive explains the rules, and what T, M, g, a touch and a proof are.
+// schedule decides what answers prove, and when heartbeats are due. Its terms
+// are those of the comment on keepalive.
 type schedule struct {
-	timeout   time.Duration // T: the session timeout that the server has granted
+	timeout   time.Duration // T: the granted session timeout
 	term      time.Duration // T - M: how long a lease lasts
-	gap       time.Duration // g: least time from a touch's answer to its proof
+	gap       time.Duration // g: least time from answer to proof
 	addresses int           // number of addresses of all hosts
 
-	// Instants that the lease counts from: strong while the session has a node,
-	// otherwise the later of the two. A reconnect leaves both unchanged.
+	// The lease counts from strong or, without nodes, from the later of the two.
 	weak, strong driver.Instant
 
 	roundTrip time.Duration // estimated time from a request to its answer
 
 	// All fields below except heartbeats describe the current connection.
 	attached   bool
-	touches    [64]touch // a ring buffer; newest is the index of the latest touch
+	touches    [64]touch // a ring buffer that ends at newest
 	newest     int
 	proven     driver.Instant // when the latest proven touch was sent
 	written    driver.Instant // when the latest answered write was sent
-	lastProof  driver.Instant // when the latest write or Sync was sent, answered or not
+	lastProof  driver.Instant // when the latest write or Sync was sent
 	lastWrite  driver.Instant // when the latest write was sent
 	unanswered []heartbeat    // oldest first
 	heartbeats uint64         // number of heartbeats ever sent, on all connections
@@ -37,7 +35,7 @@ type schedule struct {
 type touch struct {
 	sent, answered driver.Instant
 	set            bool
-	direct         bool // whether the leader renewed the session before the answer was sent
+	direct         bool // whether the answer came after the leader's renewal
 }
 
 // heartbeat is a write or a Sync sent to renew the lease.
@@ -51,8 +49,8 @@ type reach int
 
 const (
 	toServer reach = iota // a read: the server answers alone
-	toLeader              // a Sync: the server asks the leader that it follows
-	toQuorum              // a write: the leader answers after a quorum has stored it
+	toLeader              // a Sync: the server asks its leader
+	toQuorum              // a write: a quorum has stored it
 )
 
 // never is the value of an instant that has not been set yet.
@@ -70,8 +68,7 @@ func newSchedule(timeout, margin, tick time.Duration, addresses int) *schedule {
 }
 
 // answerTimeout returns how long a heartbeat may be unanswered before the
-// session gives up its connection. It is short enough that the session can
-// reconnect before the lease ends.
+// session must reconnect.
 func (s *schedule) answerTimeout() time.Duration {
 	p, _ := s.interval(0)
 	timeout := max(s.term-max(s.gap, p)-p, 0) * 2 / 3
@@ -81,9 +78,7 @@ func (s *schedule) answerTimeout() time.Duration {
 	return timeout
 }
 
-// connected starts a connection. Its connect request was sent at the instant
-// asked. The first connection has created the session, which counts as a write.
-// A later connection has proved nothing yet, so a heartbeat is due.
+// connected starts a connection. The first one counts as a write.
 func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	s.touches = [len(s.touches)]touch{}
 	s.newest = 0
@@ -97,8 +92,7 @@ func (s *schedule) connected(asked, now driver.Instant, first bool) {
 	}
 }
 
-// outage implements [Conn.Outage]. The result survived is shorter than kept,
-// because reconnecting takes a pause and three round trips.
+// outage implements [Conn.Outage]. Reconnecting takes three round trips.
 func (s *schedule) outage() (kept, survived time.Duration) {
 	p, n := s.interval(s.roundTrip)
 	kept = s.term - time.Duration(n+1)*p - s.roundTrip
@@ -110,9 +104,8 @@ func (s *schedule) detached() {
 	s.unanswered = nil
 }
 
-// answered records an answered request of the current connection. A request
-// other than a heartbeat is not recorded if the latest record is recent.
-// Otherwise a busy session would overwrite the ring of touches too soon.
+// answered skips some requests, because a busy session would overwrite the
+// touches too soon.
 func (s *schedule) answered(r reach, sent, now driver.Instant, isHeartbeat bool) {
 	if r != toServer {
 		s.proof(r, sent, now)
@@ -181,8 +174,8 @@ func (s *schedule) interval(r time.Duration) (p time.Duration, n int) {
 	return p, n
 }
 
-// due returns when to send the next heartbeat and how far it must travel. If ok
-// is false, none is due until something happens, such as an answer.
+// due returns when to send the next heartbeat, and how far it must travel. If
+// ok is false, none is due until something happens.
 func (s *schedule) due(now driver.Instant, hasNodes bool) (r reach, wait time.Duration, ok bool) {
 	p, n := s.interval(max(s.roundTrip, s.unansweredFor(now)))
 	if !s.attached || len(s.unanswered) >= 2*n+2 {
@@ -243,8 +236,8 @@ func (s *schedule) noteEnded(id uint64) {
 	s.unanswered = slices.DeleteFunc(s.unanswered, func(h heartbeat) bool { return h.id == id })
 }
 
-// giveUpIn returns how long to wait for an answer before the connection is
-// given up. If ok is false, there is no unanswered heartbeat.
+// giveUpIn returns how long the oldest unanswered heartbeat may still wait, if
+// there is one.
 func (s *schedule) giveUpIn(now driver.Instant) (wait time.Duration, ok bool) {
 	return max(s.answerTimeout(), 3*s.roundTrip) - s.unansweredFor(now), len(s.unanswered) > 0
 }

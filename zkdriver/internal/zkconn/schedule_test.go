@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// world simulates a session, its server and the leader in virtual time. The
-// lease and the keepalive are the real ones.
+// world simulates a session, its server and the leader in virtual time.
 type world struct {
 	worldConfig
 	t         *testing.T
@@ -28,11 +27,11 @@ type world struct {
 	mu       sync.Mutex
 	closed   bool
 	line     *line // the current connection, or nil
-	down     bool  // whether the network between session and server is down
+	down     bool  // whether the network to the server is down
 	refusing bool  // whether the server refuses connections
 	trip     time.Duration
-	touched  bool // whether the server must report the session to the leader
-	severed  bool // whether the server and the leader are cut off from each other
+	touched  bool // whether the server must report to the leader
+	severed  bool // whether the server cannot reach the leader
 	deposed  bool // whether the leader has lost its quorum
 	expiry   time.Time
 	writes   int
@@ -54,7 +53,7 @@ type worldConfig struct {
 type line struct {
 	open bool
 	held []func()  // messages delayed because the network is down
-	last time.Time // when the latest message arrives; later ones must not overtake it
+	last time.Time // when the latest message arrives
 }
 
 func newWorld(t *testing.T, c worldConfig) *world {
@@ -112,8 +111,7 @@ func (w *world) request(r reach, isHeartbeat bool, ended func()) {
 	w.mu.Unlock()
 }
 
-// pass calls deliver after half a round trip. Messages arrive in order. Both
-// functions are called with w.mu held.
+// pass delivers a message after half a round trip, in order, with w.mu held.
 func (w *world) pass(l *line, deliver func()) {
 	at := time.Now().Add(w.trip / 2)
 	if at.Before(l.last) {
@@ -141,8 +139,7 @@ func (w *world) arrive(l *line, r reach, answered func()) {
 	w.pass(l, func() { go answered() })
 }
 
-// pings makes the leader ask the server, every half tick, whether it has heard
-// from the session.
+// pings makes the leader ask the server about the session every half tick.
 func (w *world) pings() {
 	time.Sleep(w.pingPhase)
 	for done := false; !done; time.Sleep(w.tick / 2) {
@@ -181,8 +178,7 @@ func (w *world) hangUp() {
 	go w.reconnect()
 }
 
-// reconnect retries until it succeeds, at intervals of a fortieth of the
-// session timeout, the longest that the dialer uses.
+// reconnect retries at the longest intervals that the dialer uses.
 func (w *world) reconnect() {
 	for {
 		time.Sleep(w.timeout / 40)
@@ -227,8 +223,7 @@ func (w *world) heal() {
 
 const phases = 25
 
-// each runs a scenario in several sessions, which differ in how long ago the
-// latest write was sent.
+// each runs a scenario at different times since the latest write.
 func each(t *testing.T, c worldConfig, scenario func(w *world)) {
 	t.Helper()
 	for i := range phases {
@@ -274,8 +269,7 @@ var outages = map[string]func(w *world){
 	"what was under way is lost": func(w *world) { w.line.open = false },
 }
 
-// docs/stores/zookeeper.md has a table of the outages that a session survives.
-// Sessions must survive those, and not much longer ones.
+// Sessions must survive these outages, and not much longer ones.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/stores/zookeeper.md")
 	require.NoError(t, err)
@@ -325,8 +319,7 @@ func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	}
 }
 
-// grown runs a session whose round trips grow to the given maximum, and returns
-// the error of its lease.
+// grown returns the lease's error after round trips grow to the maximum.
 func grown(t *testing.T, c worldConfig, most time.Duration) (err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -420,8 +413,7 @@ func TestCostOfASessionAtRest(t *testing.T) {
 	}
 }
 
-// A Create is a proof, too: see keepalive. But it proves less than a heartbeat,
-// so it must not postpone the next heartbeat for long.
+// A Create proves less than a heartbeat, so it must not postpone one for long.
 func TestProofsBetweenHeartbeatsCostNoSession(t *testing.T) {
 	for _, c := range []worldConfig{notStated, tickStated, atRest, atRestStated} {
 		for _, c.trip = range []time.Duration{trip, 100 * trip} {
@@ -454,8 +446,7 @@ func TestLeaseEndsAMarginBeforeTheStoreEndsTheSession(t *testing.T) {
 	}
 }
 
-// spare makes a failure happen, and returns how long the store keeps the
-// session after the end of the lease.
+// spare returns how long the store keeps the session after its lease ends.
 func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	if reads {
 		go w.read()
@@ -464,7 +455,7 @@ func (w *world) spare(fail func(*world), reads bool) time.Duration {
 	w.locked(func() { fail(w) })
 	select {
 	case <-w.lease.Done():
-	case <-time.After(3 * w.timeout): // the lease has not ended; pretend that it ends now
+	case <-time.After(3 * w.timeout): // as if the lease ended now
 	}
 	ended := time.Now()
 	var expiry time.Time
