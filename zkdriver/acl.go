@@ -18,17 +18,14 @@ import (
 //
 //	multi(set the data of its own node; delete that node)
 //
-// The watch of the next waiter then reports a write. If the node is removed in
-// any other way, the watch reports a deletion. A client that could write to
-// another session's node could make the lock look released, and the next waiter
-// would hold it at the same time as the holder. So each session has a generated
-// login, besides the user of the data source name, and only that login may
-// write to the session's nodes.
+// The write tells the watching waiter that the node was released rather than
+// removed. A client that could write to another session's node could fake a
+// release, and the lock would then have two holders. So each session has a
+// generated login, and only that login may write to the session's nodes.
 //
-// The last line of a contender's data, "#dlock guarded", marks a contender that
-// is protected in this way. A node without it may be writable by other clients,
-// so a write to it proves no release. trustsWrite decides when the line itself
-// can be trusted.
+// The last line of a contender's data, "#dlock guarded", marks a node that is
+// protected in this way. A write to any other node proves no release.
+// trustsWrite decides when the line itself can be trusted.
 
 // secret is a random digest login of one session. The zero value means none.
 type secret struct {
@@ -51,10 +48,9 @@ func (s *settings) newSecret() secret {
 
 func (x secret) exists() bool { return x.auth != nil }
 
-// keepsSecret reports whether each session gets a generated login of its own.
-// With acl=creator and a certificate it gets none: the server would put that
-// login into the ACL of each new queue, and other sessions would then refuse
-// the queue, because its ACL names a login that is not theirs.
+// keepsSecret is false with acl=creator and a certificate: the server would put
+// the secret into new queues' ACLs, and other sessions would refuse those
+// queues.
 func (s *settings) keepsSecret() bool {
 	return !s.listOnly && !(s.aclMode == aclCreator && s.certified())
 }
@@ -72,9 +68,8 @@ func (s *settings) logins(x secret) [][]byte {
 	return all
 }
 
-// contenderACL lets users of the queue read a contender, but only its session
-// write to it. Users can still delete it, because ZooKeeper checks DELETE on
-// the parent node.
+// contenderACL does not stop the queue's users from deleting: ZooKeeper checks
+// DELETE on the parent.
 func (s *settings) contenderACL(x secret) []zk.ACL {
 	if !x.exists() {
 		return s.queueACL()
@@ -94,8 +89,7 @@ func (s *settings) usersACL(perms int32) []zk.ACL {
 	return zk.WorldACL(perms)
 }
 
-// ancestorACL returns the ACL for nodes above a queue. Users share those nodes,
-// so every client may read them and create nodes below them.
+// ancestorACL lets every client read ancestors and create nodes below them.
 func (s *settings) ancestorACL() []zk.ACL {
 	if s.aclMode == aclOpen {
 		return s.queueACL()
@@ -103,24 +97,22 @@ func (s *settings) ancestorACL() []zk.ACL {
 	return append(zk.WorldACL(zk.PermRead|zk.PermCreate), s.queueACL()...)
 }
 
-// Every client may create nodes below the ancestors that this driver makes. So
-// a client could create a queue before the queue's users do, with an ACL that
-// lets the client remove the users' nodes. With acl=creator and acl=digest, an
-// existing queue is therefore used only if no user other than this session's
-// may alter it.
+// With acl=creator and acl=digest, an existing queue is used only if no other
+// user may alter it. Every client may create nodes below a queue's ancestors,
+// so another user may have created the queue first, with an ACL that lets that
+// user remove nodes.
 //
 // A queue's node may have been created as an ancestor of other queues. If this
 // session's user created it, the first Create gives it the ACL of a queue.
-// After that no other user can create nodes below it.
 //
 // The ACL may change, or the queue may be recreated, after the check. Create
-// notices this without an extra request, because the server's answer contains
-// the queue's Czxid and ACL version.
+// notices this in the server's answer, which contains the queue's Czxid and ACL
+// version.
 
 func (s *settings) checksACLs() bool { return s.aclMode != aclOpen }
 
 // checkQueueACL returns an error if another user may alter the queue. Otherwise
-// it stores the queue's Czxid, as the epoch, and its ACL version in *info.
+// it stores the queue's epoch and ACL version in *info.
 func (s *session) checkQueueACL(path string, info *queueInfo) error {
 	for range 4 {
 		acl, stat, err := s.conn.GetACL(path)
@@ -137,8 +129,8 @@ func (s *session) checkQueueACL(path string, info *queueInfo) error {
 		}
 		err = s.conn.SetACL(path, s.settings.queueACL(), stat.Aversion)
 		switch {
-		// This session's user lacks ADMIN, so the entry that looked like
-		// this user has a different password or certificate.
+		// The entry that looked like this session's user has another password or
+		// certificate.
 		case errors.Is(err, zk.ErrNoAuth):
 			return s.settings.foreignQueue(path, other)
 		case err != nil && !errors.Is(err, zk.ErrBadVersion):
@@ -155,8 +147,8 @@ func (s *settings) foreignQueue(path string, other *zk.ACL) error {
 		path, fs.ErrPermission, s.aclMode, zkconn.Printable(other.Scheme), zkconn.Printable(other.ID))
 }
 
-// isAncestorACL reports whether the ACL is the one that ancestorACL gives to
-// nodes above queues, and names no user but this session's.
+// isAncestorACL reports whether the ACL is ancestorACL's, and names no user but
+// this session's.
 func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 	var ours []zk.ACL
 	for _, a := range acl {
@@ -173,13 +165,13 @@ func (s *settings) isAncestorACL(acl []zk.ACL) bool {
 
 // otherUser returns an entry that lets another user alter the queue, or nil.
 func (s *settings) otherUser(acl []zk.ACL) *zk.ACL {
-	ours := make(map[string]int) // by scheme: how many entries may be this user's
+	ours := make(map[string]int) // by scheme: entries that may be this user's
 	for i, a := range acl {
 		if a.Perms&^zk.PermRead == 0 {
 			continue
 		}
-		// The server hides digests from users without ADMIN, so several
-		// entries may look like this user's. At most one of them is.
+		// Several entries may look like this user's, because digests are hidden. At
+		// most one is.
 		if ours[a.Scheme]++; !s.mayBeOwnUser(a) || ours[a.Scheme] > 1 {
 			return &acl[i]
 		}
@@ -192,9 +184,8 @@ const hiddenDigest = ":x"
 
 func hidden(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, hiddenDigest) }
 
-// mayBeOwnUser reports whether an ACL entry may name this session's user. For a
-// certificate this is a guess, because only the server knows how it derives a
-// user name from a certificate.
+// mayBeOwnUser guesses for certificates, because only the server knows their
+// user names.
 func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 	switch a.Scheme {
 	case "digest":
@@ -207,9 +198,7 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 
 // A write to a contender's node is a release only if no other session can write
 // to the node. The node's trailer claims this, but any client that may create
-// nodes in the queue can forge a node with that trailer, and make the node look
-// released while another contender holds the lock. So a session trusts a write
-// only
+// nodes in the queue can forge the trailer. So a session trusts a write only
 //
 //   - if the session has a secret itself (with handover=list it has none);
 //   - and if the node is its own, or if every client that may create nodes in
@@ -220,9 +209,8 @@ func (s *settings) mayBeOwnUser(a zk.ACL) bool {
 // ACL does not show which clients could create the existing nodes.
 //
 // The ACL is read once, when a session first has to wait in a queue. Answers to
-// Create and List have the queue's Czxid and ACL version, so the driver notices
-// a change without a request. It cannot miss a change made before a waiter's
-// predecessor was created, because the waiter has listed the queue since.
+// Create and List show a later change. A waiter cannot miss a change made
+// before its predecessor was created, because it has listed the queue since.
 
 // trustsWrite reports whether a write to the node proves a release.
 func (s *session) trustsWrite(queue string, n *storedNode) bool {
@@ -244,9 +232,9 @@ func (s *session) trustsWrite(queue string, n *storedNode) bool {
 	return t.trusted
 }
 
-// creatorsMayDelete reports whether every user with CREATE also has DELETE. It
-// does not combine entries that look the same: they may belong to different
-// users, because the server hides digests.
+// creatorsMayDelete reports whether every user with CREATE also has DELETE.
+// Entries that look the same may name different users, because digests are
+// hidden.
 func creatorsMayDelete(acl []zk.ACL) bool {
 	worldDeletes := slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&zk.PermDelete != 0 })
 	return worldDeletes || !slices.ContainsFunc(acl, func(a zk.ACL) bool {

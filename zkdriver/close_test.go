@@ -64,8 +64,7 @@ func TestCloseThatFailedCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Each attempt to end a lost session reconnects first, and so prolongs it. If
-// every attempt timed out, the session would live forever.
+// Each attempt to end a session first reconnects, and so prolongs the session.
 func TestAttemptsToEndALostSessionSucceedOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=10s")

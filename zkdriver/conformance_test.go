@@ -67,8 +67,7 @@ func (s *store) Connect(ctx context.Context) (driver.Session, error) {
 	return made, err
 }
 
-// freeProxy reuses the proxy of a closed session, because each proxy has
-// goroutines of its own, and some tests count goroutines.
+// freeProxy reuses a closed session's proxy: some tests count goroutines.
 func (s *store) freeProxy() *zktest.Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +138,7 @@ func conforms(t *testing.T, params string) {
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// The session reconnects before a held request arrives, and
-			// the server then drops the request. So lose it at once.
+			// Lose it at once: the server drops requests from before a reconnect.
 			proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},

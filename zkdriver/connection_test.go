@@ -62,7 +62,7 @@ func TestServersThatDropConnectionsAreNotOverloaded(t *testing.T) {
 		return count
 	}
 	seconds, n := 1, connect(1)
-	for ; n <= 3 && seconds < 16; n = connect(seconds) { // too slow a machine: retry with a longer timeout
+	for ; n <= 3 && seconds < 16; n = connect(seconds) { // slow machine: retry with a longer timeout
 		seconds *= 2
 	}
 	require.Less(t, n, 30*seconds)

@@ -28,16 +28,13 @@ type Driver struct {
 	Password func(ctx context.Context) (string, error)
 }
 
-// OpenConnector parses a data source name. The package documentation describes
-// its form. OpenConnector does no I/O. Its error names the invalid part and
-// never repeats the password.
+// OpenConnector parses a data source name, without I/O. Its error names the
+// invalid part, but never the password.
 //
-// The password file is read again for each Connect, and the TLS files for each
-// connection, so that renewed certificates are used. Connect fails if the files
-// cannot be read, do not match, or are refused. Before the connector's first
-// session, this is a permanent error. Later the error matches
-// driver.ErrUnavailable and is retried, because the files may be in the middle
-// of being replaced.
+// The password file is read for each Connect, and the TLS files for each
+// connection. Connect fails if they cannot be read, do not match, or are
+// refused. Before the connector's first session, this error is permanent. Later
+// it matches driver.ErrUnavailable.
 func (d Driver) OpenConnector(dsn string) (driver.Connector, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -78,9 +75,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Session, error) {
 	return s, nil
 }
 
-// certificateError makes TLS errors retryable once a session has begun: the
-// files were valid then, and are probably being replaced. Before the first
-// session, a TLS error is a configuration mistake and is returned unchanged.
+// certificateError makes TLS errors retryable after a first session, because
+// the files were valid then.
 func (c *connector) certificateError(err error) error {
 	if c.hadSession.Load() && dsn.Untrusted(err) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

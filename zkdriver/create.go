@@ -13,9 +13,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// maxData is the maximum size of a node's data in bytes. The server closes the
-// connection if a request exceeds its jute.maxbuffer, by default 1,048,575
-// bytes. The 8 KiB below that are for the path, the ACL and the trailer.
+// maxData is the maximum size of a node's data in bytes. The rest of the
+// server's default jute.maxbuffer is for path, ACL and trailer.
 const maxData = 1<<20 - 1 - 8<<10
 
 // Create implements driver.Session. Usually it takes one request,
@@ -159,8 +158,8 @@ func (s *session) createOnce(queue string, n driver.NodeSpec, mode createMode) (
 	return j, aclVersion, err
 }
 
-// errRemovedWithOther reports that a removal meant for an earlier node of the
-// same name has removed the session's new node: see inFlight.
+// errRemovedWithOther reports that an earlier node's removal has hit the new
+// node: see inFlight.
 var errRemovedWithOther = errors.New("zkdriver: the node was removed together with an earlier one of its name")
 
 var errMayNotWrite = errors.New("zkdriver: no WRITE on the queue's node")
@@ -176,7 +175,7 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 		&zk.CreateRequest{Path: path + "/" + n.Prefix, Data: n.Data, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: path, Data: []byte{}, Version: -1})
 	if list != nil && list.cancel() {
-		list = nil // the create was never sent, so neither was the list
+		list = nil // neither the create nor the list was sent
 	}
 	if err != nil {
 		if len(results) == 2 && results[0].Error == nil && errors.Is(results[1].Error, zk.ErrNoAuth) {
@@ -204,14 +203,11 @@ func (s *session) createWithWrite(queue string, n driver.NodeSpec) (j driver.Joi
 	return j, stat.Aversion, nil
 }
 
-// prefetch is a list of the queue that is requested right behind a create,
-// before the create is answered. It shows the new node, because a server
-// answers the requests of a connection in order. It saves a round trip for a
-// contender that finds others in the queue but need not wait for them.
+// prefetch is a list requested right behind a create, which saves a round trip.
 type prefetch struct {
-	cancel func() bool // keeps the request from being sent; false if too late
+	cancel func() bool // returns false if it is too late
 	done   chan struct{}
-	nodes  []driver.Node // set before done is closed; nil after an error
+	nodes  []driver.Node // valid once done is closed; nil after errors
 }
 
 func (s *session) prefetch(queue string, data []byte) *prefetch {
@@ -225,8 +221,7 @@ func (s *session) prefetch(queue string, data []byte) *prefetch {
 	return p
 }
 
-// prefetched waits for the list. It returns the nodes ahead of the new node n,
-// and whether there are nodes behind n. If n is not listed, known is false.
+// prefetched waits for the list. If it lacks the new node n, known is false.
 func (s *session) prefetched(p *prefetch, n driver.Node) (ahead []driver.Node, behind, known bool) {
 	select {
 	case <-p.done:
@@ -250,9 +245,8 @@ func (s *session) createWithoutWrite(queue string, n driver.NodeSpec) (j driver.
 		}
 		return driver.Joined{}, 0, err
 	}
-	// Read the queue's Stat before the new node. A queue with nodes cannot
-	// be removed, so if the node still exists when it is read, the Stat
-	// belongs to the queue in which the node was created.
+	// Read the Stat first. If the node then still exists, the Stat belongs to its
+	// queue, because a queue with nodes cannot be removed.
 	parent, err := s.conn.Stat(path)
 	var stat *zk.Stat
 	if err == nil {
@@ -285,16 +279,14 @@ func nodeAt(path string, queueLength int, epoch int64) driver.Node {
 	return driver.Node{Name: name, Seq: seq, Epoch: epoch}
 }
 
-// pastEnd reports whether the queue has run out of sequence numbers. On servers
-// before 3.5 the counter wraps to negative numbers, whose minus sign in the
-// node name looks like part of the prefix.
+// pastEnd also recognizes the negative sequences of servers before 3.5, whose
+// minus joins the prefix.
 func (s *session) pastEnd(prefix string, p driver.Place) bool {
 	return p.Seq < 0 || p.Seq >= s.settings.sequenceLimit || p.Name != driver.FormatName(prefix, p.Seq)
 }
 
-// discard removes a node that Create will not return. If that fails, the node
-// is removed later as an orphan. Create must then fail rather than retry:
-// orphans are found by their data, so the node of a retry would be removed too.
+// discard removes a node that Create will not return. After an error, Create
+// must not retry, because a search for orphans would remove both nodes.
 func (s *session) discard(queue string, p driver.Place, data []byte) error {
 	err := s.deleteNode(queue, p, s.removeAny)
 	s.own.forget(p.Token)

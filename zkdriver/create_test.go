@@ -131,8 +131,7 @@ func TestSearchForAnOrphanReadsNoOlderNodes(t *testing.T) {
 	}
 }
 
-// After a reconnect, the new server may lag behind and not show a created node
-// yet. A Sync makes it catch up.
+// After a reconnect, the new server may not show the node before a Sync.
 func TestSearchForAnOrphanWaitsForASync(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, "session_timeout=20s")

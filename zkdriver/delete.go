@@ -11,15 +11,12 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// Delete implements driver.Session. The first Delete of a node usually takes
-// one request. If another session's node may have the same name by now, Delete
-// first reads the node and checks its token and owner. It then removes a wrong
-// node only if an operator removes the queue after that check, and a client on
-// this host makes a new queue with a node of the same name.
+// Delete implements driver.Session, usually with one request. If another
+// session's node may have the name by now, Delete reads the node first. A wrong
+// node is then removed only if an operator removes the queue after the read,
+// and a client on this host reuses the name.
 //
-// For the cause Released, the removal begins with a write to the node, which
-// tells the watching waiter that it was a release. A session without a secret
-// skips the write, because no other session would trust it.
+// For Released, a session with a secret first writes to the node.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -45,8 +42,7 @@ func (s *session) queueOf(queue string, p driver.Place) string {
 
 func (s *session) removeAny(path string) error { return s.conn.Delete(path, -1) }
 
-// deleteNode removes a node by the given function if that is safe without
-// reading the node. Otherwise it reads the node, and removes only that version.
+// deleteNode reads the node first unless its removal by name is safe.
 func (s *session) deleteNode(queue string, p driver.Place, remove func(path string) error) error {
 	n := s.own.find(queue, p.Token)
 	if n == nil {
@@ -73,18 +69,18 @@ func (s *session) deleteNode(queue string, p driver.Place, remove func(path stri
 	case errors.Is(err, zk.ErrNoAuth) && s.secret.exists(): // another session's node, or no DELETE permission
 		return s.deleteDoubtful(queue, n)
 	case !zkconn.Unanswered(err):
-		s.own.seenAs(n, name, s.conn.Connection()) // the server refused the removal, so the node exists
+		s.own.seenAs(n, name, s.conn.Connection()) // the server refused, so the node exists
 	}
 	return explain(err, "delete", path, "DELETE on the queue")
 }
 
 // mayRemoveUnread reports whether this session may remove its node by name
 // without reading it first. After an operator has removed the queue, another
-// session's node may have that name. With a secret, a release cannot hit that
-// node, because a release begins with a write, which the server refuses. A
-// removal for another cause has no write. It is safe from 0.3 s after the grant
-// on, because the holder then has a watch that reports a removed queue. Without
-// a secret, an open watch must show that the node still exists.
+// session's node may have that name. With a secret, the server refuses the
+// write that begins a release of that node. A removal for another cause has no
+// write. It is safe from 0.3 s after the grant on, because the holder's watch
+// then reports a removed queue. Without a secret, an open watch must show that
+// the node still exists.
 func (s *session) mayRemoveUnread(queue string, n *ownNode) bool {
 	if s.secret.exists() {
 		return true
@@ -139,10 +135,9 @@ func (s *session) readAndDelete(queue string, token int64, names []string) (done
 }
 
 // Remove implements driver.Inspector. It reads the node, compares the token,
-// and deletes the node unless it has changed since. It removes another node
-// only if an operator removes the queue between these two requests, and a
-// client on the node's host makes a new queue with a node of the same name.
-// Waiters do not take the removal for a release, because no write precedes it.
+// and deletes only that version. It removes another node only if an operator
+// removes the queue between these requests, and a client on the node's host
+// reuses the name. Waiters do not take the removal for a release.
 func (s *session) Remove(ctx context.Context, queue string, p driver.Place) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -240,7 +235,7 @@ func (s *session) replaceNode(queue string, p driver.Place, name string) (driver
 
 func (s *session) swap(queue string, own *ownNode, n *storedNode, name string) error {
 	stored := appendTrailer(n.data, trailer{token: n.token(), created: n.created()})
-	s.own.doubt(own, name) // the node may have either name until this is answered
+	s.own.doubt(own, name) // until the answer, either name is possible
 	_, err := s.conn.Multi(
 		&zk.DeleteRequest{Path: n.path, Version: n.stat.Version},
 		&zk.CreateRequest{Path: s.settings.queuePath(queue) + "/" + name, Data: stored, Acl: s.settings.contenderACL(s.secret), Flags: zk.FlagEphemeral})

@@ -18,13 +18,13 @@ type settings struct {
 	login    bool // whether the data source name has a user
 	user     string
 	secret   dsn.Secret
-	password func() string // of one session; a function hides it from %v
+	password func() string // per session; a function hides it from %v
 
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
 	leaseMargin    time.Duration // 0: a quarter of the granted timeout
 	tick           time.Duration // the ensemble's tickTime; 0: not stated
-	listOnly       bool          // handover=list: a waiter lists the queue after each release
+	listOnly       bool          // handover=list: waiters list after each release
 	sequenceLimit  int64
 	layout         *layout // nil: nodes have dlock's own names
 	aclMode        aclMode
@@ -41,13 +41,11 @@ const (
 	minSessionTimeout = 100 * time.Millisecond
 	maxSessionTimeout = 24 * time.Hour
 
-	// Package recipes gives up an attempt to connect after this time, so a
-	// longer connect_timeout would have no effect.
+	// Package recipes gives up connecting after this time.
 	maxConnectTimeout = 30 * time.Second
 
-	// maxSequence is the default of sequence_limit. ZooKeeper's counter is an
-	// int32 that stops at its maximum (before 3.5 it wraps). The distance to
-	// that maximum leaves room for clients that have not noticed the limit yet.
+	// maxSequence is below ZooKeeper's maximum, for clients that have not noticed
+	// the limit.
 	maxSequence = 1<<31 - 1<<20
 )
 
@@ -55,7 +53,7 @@ type aclMode int
 
 const (
 	aclOpen    aclMode = iota // every client
-	aclCreator                // only the session's user, as the server has authenticated it
+	aclCreator                // the session's user, as authenticated by the server
 	aclDigest                 // only the user of the data source name
 )
 
@@ -69,8 +67,8 @@ func (s *settings) connConfig() zkconn.Config {
 	}
 }
 
-// parseDSN parses a data source name. Its errors never quote the name, because
-// it may contain a password.
+// parseDSN never quotes the data source name in errors, because it may contain
+// a password.
 func parseDSN(text string) (*settings, error) {
 	s, err := parse(text)
 	if err != nil {
@@ -177,8 +175,8 @@ func (s *settings) complete() error {
 	return s.files.Check(s.tls, "tls=true")
 }
 
-// checkACL validates the parameter acl once Driver.TLS is known, because with
-// acl=creator a client certificate can replace user and password.
+// checkACL runs once Driver.TLS is known: with acl=creator, a certificate can
+// replace the user.
 func (s *settings) checkACL() error {
 	switch {
 	case s.aclMode == aclDigest && !s.login:

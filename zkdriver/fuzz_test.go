@@ -55,8 +55,7 @@ func FuzzTrailer(f *testing.F) {
 	})
 }
 
-// FuzzPath checks that splitPath is the inverse of queuePath, and that every
-// path is valid in ZooKeeper.
+// FuzzPath checks that paths are valid, and that splitPath inverts queuePath.
 func FuzzPath(f *testing.F) {
 	f.Add("", "stock/42", "web1-W-0000000007")
 	f.Add("/locks", "zookeeper", "x")
@@ -88,8 +87,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzSegment checks that different segments of a queue name have different
-// node names, and that no such name looks like a contender's.
+// FuzzSegment checks that segments have distinct node names, none of which
+// looks like a contender.
 func FuzzSegment(f *testing.F) {
 	for _, s := range []string{"stock", "order-1234567890", "order-1234567890~", "1234567890~~", "~", "0000000001x~", "x-W-0000000001", strings.Repeat("9", 40), "1234567890", "job1732201234567~",
 		"x-123456789\uff10"} {
@@ -109,8 +108,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// serverTakes requires that a path is valid in ZooKeeper. It repeats the checks
-// of PathUtils.validatePath in the server, which works on UTF-16 code units.
+// serverTakes repeats the checks of PathUtils.validatePath in the server.
 func serverTakes(t *testing.T, path string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//"), "%q", path)

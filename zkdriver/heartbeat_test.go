@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A heartbeat is a Sync or, in a session with nodes, sometimes a write (Multi).
-// It must not send a request for each node.
+// A heartbeat is a Sync or, in a session with nodes, sometimes a Multi.
 func TestHeartbeatsCostTheSameForAnyNumberOfNodes(t *testing.T) {
 	t.Parallel()
 	lives(t, 2*time.Second, func(timeout time.Duration) error {

@@ -31,8 +31,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// lives runs a test in which the session must not end. If it ends nonetheless,
-// because the machine is slow, the test runs again with a longer timeout.
+// lives repeats a test with a longer timeout if the session ends early.
 func lives(t testing.TB, timeout time.Duration, try func(timeout time.Duration) error) {
 	t.Helper()
 	for longest := 4 * timeout; ; timeout *= 2 {
@@ -129,8 +128,7 @@ func (b *fixture) nodes(queue string) []string {
 	return names
 }
 
-// requests returns how many requests the session has sent, not counting
-// heartbeats and the requests of a reconnect.
+// requests counts requests, except heartbeats and those of a reconnect.
 func (b *fixture) requests() int {
 	return b.proxy.Requests() - b.proxy.Frames(zktest.OpSync) - b.proxy.Frames(zktest.OpAuth) - b.proxy.Frames(zktest.OpSetWatches)
 }

@@ -15,17 +15,17 @@ import (
 const reserved = "zookeeper"
 
 // A queue's node has the queue's name, below the chroot, so that operators find
-// it with ZooKeeper's own tools. The queue's contenders are children of that
-// node, and so are the queues below it. The name of a child tells them apart:
+// it. Its children are the queue's contenders and the queues below it, told
+// apart by their names:
 //
 //   - A name that ends in ten or more digits is a contender. ZooKeeper appends
-//     exactly ten digits to the name of a sequential node. The character before
-//     them need not be a dash, because other libraries use other prefixes.
+//     ten digits to a sequential node. The text before them differs between
+//     libraries.
 //   - The constant successor names the node to which the contenders move once
 //     the sequences of the queue's own node are used up.
-//   - Any other name is a segment of queue names. If a segment ends in ten or
-//     more digits, a tilde is appended, so that it does not look like a
-//     contender. A segment with tildes behind such digits gets one more.
+//   - Any other name is a segment of queue names. A segment that ends in ten or
+//     more digits, perhaps with tildes behind, gets one more tilde, so that it
+//     does not look like a contender.
 
 const seqDigits = 10
 
@@ -62,9 +62,8 @@ func endsInSequence(s string) bool {
 
 const escape = "~"
 
-// successor is the child that holds a queue's contenders once the queue's own
-// sequence numbers are used up: see queue.go. The no-break space keeps it
-// apart from queue names, in which driver.CheckQueue refuses that character.
+// successor holds a queue's contenders once its own sequences are used up: see
+// queue.go. driver.CheckQueue refuses the no-break space in queue names.
 const successor = "new\u00a0sequences"
 
 func successorOf(queue string) string { return queue + "/" + successor }
@@ -74,10 +73,7 @@ func predecessorOf(queue string) (before string, ok bool) {
 	return strings.CutSuffix(queue, "/"+successor)
 }
 
-// keptValues is the node below which [driver.Inspector] values are stored. The
-// value of the queue stock/42 is the data of keptValues/stock/42/keptValue. It
-// is not below the queue's own node, which is removed when it has no children.
-// The no-break spaces keep these nodes apart from queue names.
+// Values are not below the queues' own nodes, which are removed when empty.
 const (
 	keptValues = "kept\u00a0values"
 	keptValue  = "kept\u00a0value"
@@ -168,9 +164,8 @@ func checkSegments(path string) error {
 	return checkCharacters(path)
 }
 
-// checkCharacters rejects characters that ZooKeeper does not accept in a path.
-// These include all characters beyond U+FFFF, because ZooKeeper checks UTF-16
-// code units and rejects surrogates.
+// checkCharacters also rejects characters beyond U+FFFF, which ZooKeeper sees
+// as UTF-16 surrogates.
 func checkCharacters(s string) error {
 	for i, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -189,19 +184,13 @@ func (s *settings) splitPath(path string) (queue, name string, ok bool) {
 	return eachSegment(rest[:i], unescapeSegment), rest[i+1:], true
 }
 
-// A layout gives nodes the names that another lock library expects, so that
-// clients of that library and of dlock wait for each other. All of these
-// libraries queue in the same way, and differ only in the text before a name's
-// sequence. Callers of the driver see dlock's names: [layout.stored] translates
-// a name from dlock's to the library's, and [layout.shown] back. A nil layout
-// changes nothing.
+// A layout gives nodes another lock library's names, so that its clients and
+// dlock's wait for each other. A nil layout keeps dlock's names.
 type layout struct {
 	name string
-	// The text before the sequence in the names of writers and readers; reader
-	// is empty if the library has no readers.
+	// The texts before the sequence; without readers, reader is empty.
 	writer, reader string
-	// lacks matches the prefixes of contenders for which the library would not
-	// wait: those of semaphores, and of readers if the library has none.
+	// lacks matches prefixes for which the library would not wait.
 	lacks *regexp.Regexp
 }
 
@@ -215,8 +204,7 @@ var (
 	}
 )
 
-// curatorWriter marks a writer. Curator's readers treat every node with this
-// text anywhere in its name as a writer.
+// curatorWriter in a name makes Curator's readers see a writer.
 const curatorWriter = "__WRIT__"
 
 func layoutOf(name string) (*layout, error) {
@@ -235,8 +223,8 @@ func (l *layout) isKind(prefix string) bool {
 	return strings.HasSuffix(prefix, l.writer) || l.reader != "" && strings.HasSuffix(prefix, l.reader)
 }
 
-// prefix translates a prefix of dlock into the prefix to store. It fails if the
-// other library would misread the result, or would not wait for such a node.
+// prefix translates a prefix, unless the library would misread the result or
+// ignore the node.
 func (l *layout) prefix(prefix string) (string, error) {
 	if l == nil {
 		return prefix, nil
@@ -262,9 +250,8 @@ func (l *layout) translate(prefix string, from, to *layout) string {
 	return prefix
 }
 
-// shown returns the name by which callers know a stored node. A stored name
-// that looks like one of dlock's gets a tilde, because [layout.stored] would
-// otherwise translate it into another name.
+// shown returns a stored node's name for callers. A name that only looks like
+// dlock's gets a tilde, so that stored does not translate it.
 func (l *layout) shown(name string) string {
 	prefix, _, ok := splitName(name)
 	switch {
@@ -314,9 +301,7 @@ func (l *layout) spec(n driver.NodeSpec) (driver.NodeSpec, error) {
 	return n, err
 }
 
-// checkLayout removes the new node and returns an error if a contender ahead
-// has a name of another layout, because that contender's program would not wait
-// for the new node.
+// checkLayout removes the new node if a contender ahead would not respect it.
 func (s *session) checkLayout(made *madeNode, data []byte) error {
 	if !made.Known {
 		nodes, err := s.listNodes(made.queue)

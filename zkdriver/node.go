@@ -51,9 +51,7 @@ func (s *session) readStored(queue, name string) (*storedNode, error) {
 	return s.newStoredNode(path, name, stored, stat), nil
 }
 
-// findNode looks for this session's node with the given token under each of the
-// names. If there is none, the error matches driver.ErrGone. Nodes of other
-// sessions are ignored, because their data may claim any token.
+// findNode ignores other sessions' nodes, whose data may claim any token.
 func (s *session) findNode(queue string, token int64, names []string) (*storedNode, error) {
 	for _, name := range names {
 		n, err := s.readStored(queue, name)
@@ -68,16 +66,13 @@ func (s *session) findNode(queue string, token int64, names []string) (*storedNo
 	return nil, fmt.Errorf("zkdriver: %s of %s: %w", strings.Join(names, " or "), s.settings.queuePath(queue), driver.ErrGone)
 }
 
-// stillExists checks that a removal meant for an earlier node of the same name
-// has not removed the new node p (see inFlight). It first waits until the given
-// removals have ended. If p is gone, the error matches driver.ErrGone.
+// stillExists checks that no removal has hit the new node p: see inFlight.
 func (s *session) stillExists(queue string, p driver.Place, removals []<-chan struct{}) error {
 	for _, ended := range removals {
 		<-ended
 	}
 	path := s.settings.queuePath(queue)
-	// The session may have moved to a server that does not show the
-	// removals yet. A Sync makes it catch up.
+	// A Sync makes a server that does not show the removals yet catch up.
 	if err := s.conn.Sync(path); err != nil {
 		return explain(err, "look at", path, "READ on it")
 	}
@@ -85,9 +80,8 @@ func (s *session) stillExists(queue string, p driver.Place, removals []<-chan st
 	return err
 }
 
-// removedOtherNode checks whether a removal, which names only a path, has hit
-// another node of this session by mistake (see inFlight). If so, the node that
-// it was meant for was already gone, and the error matches driver.ErrGone.
+// removedOtherNode fails with driver.ErrGone if a removal has hit another node:
+// see inFlight.
 func (s *session) removedOtherNode(queue string, token int64, name string, r *removal) error {
 	for _, c := range r.creations {
 		if c.ended != nil {
@@ -102,27 +96,24 @@ func (s *session) removedOtherNode(queue string, token int64, name string, r *re
 }
 
 // The driver records facts about a node in the last line of its data, the
-// trailer, as text that operators can read. The trailer is one of
+// trailer, as text that operators can read:
 //
 //	#dlock guarded
 //	#dlock token=4294967301 created=1700000000000
 //
 // The first says that only the node's session can write to the node: see
-// acl.go. The second marks a node that Replace made in place of an older one.
-// It has the older node's token and creation time, because the new node has its
-// own Czxid and Ctime.
+// acl.go. The second marks a node made by Replace. It has the token and the
+// creation time of the node that was replaced.
 //
-// If there is nothing to record, but the last line of the caller's data looks
-// like a trailer, the driver appends a trailer with zeros, so that splitTrailer
-// removes exactly what was appended.
+// If the caller's data ends like a trailer, the driver appends a trailer with
+// zeros, so that splitTrailer removes only what was appended.
 
 const (
 	trailerStart   = "\n#dlock "
 	trailerGuarded = "guarded"
 )
 
-// trailer holds the facts from a node's trailer. If token is zero, the node's
-// Stat has the token and the creation time.
+// trailer leaves the token and the creation time to the Stat if token is zero.
 type trailer struct {
 	guarded bool
 	token   int64

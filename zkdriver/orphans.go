@@ -16,12 +16,11 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// orphans holds the Creates whose answer was lost. Their nodes may exist under
-// unknown names and would then block the queue, so the driver searches for them
-// until a search succeeds or the session ends.
+// orphans holds unanswered Creates, whose nodes may block the queue until a
+// search finds them.
 type orphans struct {
 	mu          sync.Mutex
-	lastCreated map[string]driver.Node // the last node that this session created, by queue
+	lastCreated map[string]driver.Node // by queue: this session's latest node
 	sought      map[orphan]search
 	running     bool // whether removeOrphans is running
 }
@@ -32,7 +31,7 @@ type orphan struct{ queue, data string }
 // search describes which nodes may be an orphan.
 type search struct {
 	prefix string
-	after  driver.Node // this session's last node before the Create, if known
+	after  driver.Node // the session's previous node, if known
 }
 
 func (x search) mayBe(n driver.Node) bool {
@@ -52,9 +51,8 @@ func (o *orphans) noteCreated(queue string, n driver.Node) {
 	o.lastCreated[queue] = n
 }
 
-// lastNode returns the last node that this session created in the queue. The
-// search for an orphan begins behind it. It must not begin at another session's
-// node, because other clients can create nodes with any sequence.
+// lastNode returns this session's latest node in the queue. Searches begin
+// behind it. Other sessions' nodes may have any sequence.
 func (o *orphans) lastNode(queue string) driver.Node {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,10 +120,8 @@ func (s *session) removeOrphans() {
 	}
 }
 
-// remove searches for orphans and removes those that it finds. It sends a Sync
-// first, because a server may not yet show a node that was created through
-// another one. A Create still in flight after the Sync is refused by the
-// leader, because the session has moved to another connection.
+// remove searches for orphans and removes them. After the Sync, the server
+// shows their nodes, and the leader refuses Creates from earlier connections.
 func (s *session) remove(all map[orphan]search) error {
 	if err := s.conn.Sync("/"); err != nil {
 		return err
@@ -142,8 +138,7 @@ func (s *session) remove(all map[orphan]search) error {
 	})
 }
 
-// removeIn searches one queue. It removes the oldest nodes first: if a waiter's
-// predecessor is removed, the waiter then finds no older orphan to wait for.
+// removeIn removes the oldest nodes first: no waiter finds an older orphan.
 func (s *session) removeIn(queue string, searches []search) error {
 	names, stat, err := s.conn.Children(s.settings.queuePath(queue))
 	if err != nil {
@@ -157,8 +152,8 @@ func (s *session) removeIn(queue string, searches []search) error {
 	})
 }
 
-// removeIfOrphan first reads only the Stat, which tells the owner, because the
-// data of other sessions' nodes may be large.
+// removeIfOrphan reads the Stat first, because the data of other sessions'
+// nodes may be large.
 func (s *session) removeIfOrphan(queue, name string) error {
 	r := s.own.beginRemoval(queue, name)
 	defer s.own.endRemoval(queue, r)
@@ -174,7 +169,7 @@ func (s *session) removeIfOrphan(queue, name string) error {
 	return s.conn.Delete(path, -1)
 }
 
-// together calls f for up to 32 items at a time, and returns the first error.
+// together calls f for up to 32 items at once. It returns the first error.
 func together[T any](items []T, f func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(32)

@@ -22,8 +22,7 @@ func (b *fixture) warm(queues ...string) {
 	}
 }
 
-// loseCreates breaks the connection after the server has made n nodes in each
-// queue, and before it has answered.
+// loseCreates makes n nodes in each queue, and loses the answers.
 func (b *fixture) loseCreates(n int, queues ...string) {
 	b.t.Helper()
 	hold := b.proxy.HoldReplies(zktest.Op(zktest.OpMulti))
@@ -52,8 +51,7 @@ func (b *fixture) cleanedUp() {
 	})
 }
 
-// The nodes of unanswered Creates block their queue, so the time that it takes
-// to remove them must not grow with the square of their number.
+// The time to remove the nodes must not grow with the square of their number.
 func TestUnansweredCreatesAreRemovedTogether(t *testing.T) {
 	const lost, live = 1000, 20
 	b := newFixture(t, "session_timeout=1m")
@@ -115,8 +113,7 @@ func TestTheCleanUpEndsWithTheSession(t *testing.T) {
 	}
 }
 
-// The second attempt of a Create would make a node with the same data, and the
-// search for the first node would remove both.
+// A repeated Create has the same data, so the search would remove both nodes.
 func TestACreateThatMayLeaveANodeIsNotRepeated(t *testing.T) {
 	b := newFixture(t, "")
 	s := mustConnect(t, "zk://alice:geheim@"+b.proxy.Addr()+b.chroot+"?acl=digest&session_timeout=1m")

@@ -8,10 +8,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// ownNodes records the nodes of this session. A node is doubtful if it may have
-// been removed or renamed. A node that is not doubtful can be deleted with a
-// single request; a doubtful one must be read first, because another node may
-// have taken its name.
+// ownNodes records the nodes of this session. A doubtful node may have been
+// removed or renamed, so it must be read before it is deleted.
 type ownNodes struct {
 	mu       sync.Mutex
 	byToken  map[int64]*ownNode
@@ -31,10 +29,10 @@ type ownNode struct {
 	// Guarded by ownNodes.mu.
 	queue      string
 	token, seq int64
-	names      []string // possible names; more than one after an unanswered Replace
+	names      []string // several after an unanswered Replace
 	doubtful   bool
-	number     uint64 // the value of ownNodes.added when the node was added
-	connection uint64 // the connection on which the node was last seen
+	number     uint64 // the node's number, from ownNodes.added
+	connection uint64 // connection that last showed the node
 }
 
 func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
@@ -50,15 +48,14 @@ func (o *ownNodes) add(queue string, p driver.Place, connection uint64) {
 		o.queues[queue] = in
 	}
 	if in.epoch != p.Epoch {
-		return // the queue was recreated meanwhile, so the node is gone
+		return // the queue was recreated: the node is gone
 	}
 	o.added++
 	n := &ownNode{number: o.added, queue: queue, token: p.Token, seq: p.Seq, names: []string{p.Name}, connection: connection}
 	o.byToken[p.Token], in.bySeq[p.Seq] = n, n
 }
 
-// setEpoch records the current epoch of a queue. A new epoch shows that the
-// queue was recreated, so its earlier nodes are gone. The caller holds o.mu.
+// setEpoch drops a recreated queue's earlier nodes. The caller holds o.mu.
 func (o *ownNodes) setEpoch(queue string, epoch int64) {
 	in := o.queues[queue]
 	if in == nil || epoch <= in.epoch {
@@ -128,9 +125,7 @@ func (o *ownNodes) otherNodeOfName(queue, name string, token int64) (p driver.Pl
 	return driver.Place{Node: driver.Node{Name: name, Seq: seq, Epoch: in.epoch}, Token: n.token}, true
 }
 
-// beginPlainRemoval begins the removal of a node by name. Until the removal is
-// answered, the node is doubtful. If the result r is nil, the node must be read
-// first, because it is doubtful or was last seen on another connection.
+// beginPlainRemoval makes the node doubtful. If r is nil, read the node first.
 func (o *ownNodes) beginPlainRemoval(n *ownNode, connection uint64) (name string, r *removal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,9 +171,8 @@ func (o *ownNodes) epochSeen(queue string, epoch int64) {
 	o.setEpoch(queue, epoch)
 }
 
-// nodeGone forgets the node with the given name after the server has answered
-// that there is none. The argument asked is what addedSoFar returned when the
-// request was sent. Nodes added since are kept: they may have reused the name.
+// nodeGone forgets a node that the server says is missing. The argument asked
+// comes from addedSoFar before the request: later nodes are kept.
 func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	seq, ok := sequenceOf(name)
 	if !ok {
@@ -194,9 +188,8 @@ func (o *ownNodes) nodeGone(queue, name string, asked uint64) {
 	}
 }
 
-// queueListed forgets the session's nodes that are missing from a list of the
-// queue. It keeps nodes that were created after zxid, the latest transaction
-// that the list reflects. The nodes are in queue order.
+// queueListed forgets nodes that a list does not show. It keeps those created
+// after zxid, the list's latest transaction. The list is in queue order.
 func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -213,8 +206,8 @@ func (o *ownNodes) queueListed(queue string, epoch, zxid int64, nodes []driver.N
 	}
 }
 
-// queueGone forgets all nodes of a queue that no longer exists, except those
-// added after the request was sent (see nodeGone).
+// queueGone forgets a removed queue's nodes, except those added after the
+// request: see nodeGone.
 func (o *ownNodes) queueGone(queue string, asked uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -230,10 +223,9 @@ func (o *ownNodes) queueGone(queue string, asked uint64) {
 // inFlight tracks the requests in flight that create or remove nodes, by queue.
 // It detects a removal that hits the wrong node.
 //
-// Node names repeat when an operator removes a queue and recreates it. Suppose
-// that this happens while the removal of an old node is in flight. If a Create
-// gets the old node's name, the server removes the new node, because a removal
-// names only a path. This may even happen before the session has handled the
+// A removal names only a path. Suppose that an operator recreates the queue
+// while a removal is in flight, and a Create gets the removed node's name. The
+// server then removes the new node, perhaps before the session has handled the
 // answer to the Create. So both sides check:
 //
 //   - If a removal of the new node's name was in flight meanwhile, Create waits
@@ -254,7 +246,7 @@ type queueInFlight struct {
 
 type creation struct {
 	ended        chan struct{} // closed by endCreation; nil unless a removal waits
-	removedNames []string      // names of nodes whose removal ended after this Create began
+	removedNames []string      // of removals that ended during this Create
 }
 
 type removal struct {
@@ -272,10 +264,8 @@ func (o *ownNodes) beginCreation(queue string) *creation {
 	return c
 }
 
-// endCreation ends a Create, whose new node must already be recorded. The
-// result met is true if a removal of the same name was in flight meanwhile,
-// because that removal may have hit the new node by mistake. The result wait
-// has a channel for each such removal that has not ended.
+// endCreation ends a Create whose node is recorded. If met is true, a removal
+// may hit the node. Those in flight are in wait.
 func (o *ownNodes) endCreation(queue string, c *creation, name string) (wait []<-chan struct{}, met bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,8 +17,7 @@ func TestALateAnswerThatAQueueIsNotThereDropsNoNodeMadeSince(t *testing.T) {
 	asked := b.own.addedSoFar()
 	_, _, err := b.conn.Children(b.settings.queuePath("q"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	// The node was created after the request was sent, so the answer must not
-	// make the session forget it.
+	// An answer to an older request must not make the session forget the node.
 	p := b.mustCreate("q", "h-W-", "x")
 	b.own.queueGone("q", asked)
 	b.own.nodeGone("q", p.Name, asked)
@@ -44,8 +43,7 @@ func (b *fixture) remake(queue string) {
 	require.NoError(b.t, err)
 }
 
-// A removal names only a path, so it may hit a new node of the same name if the
-// queue is recreated meanwhile. The session must notice that.
+// A removal may hit a new node of the same name in a recreated queue.
 func TestARemovalInFlightCostsItsSessionNoNewNode(t *testing.T) {
 	for name, remove := range map[string]func(*fixture, driver.Place) error{
 		"delete":  func(b *fixture, p driver.Place) error { return b.Delete(within(b.t), "q", p, driver.Changed) },

@@ -55,8 +55,7 @@ func listed(p *zktest.Proxy) func() bool {
 	return func() bool { return p.Frames(zktest.OpGetChildren2) > before }
 }
 
-// learnShared makes the session list the shared queue. After that, the session
-// sends a list right behind its next create.
+// learnShared makes the session send a list behind its next create.
 func (b *fixture) learnShared() (own string) {
 	b.t.Helper()
 	require.False(b.t, b.join("a").Known, "the session knows nothing of the queue yet")

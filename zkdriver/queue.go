@@ -14,8 +14,8 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// prepareQueue returns how to create nodes in a queue. If the session has not
-// used the queue yet, prepareQueue reads the queue's node, or creates it.
+// prepareQueue reads or creates the queue's node when the session first uses
+// the queue.
 func (s *session) prepareQueue(queue string) (queueInfo, error) {
 	if info := s.queues.get(queue); info.mode != unknown {
 		return info, nil
@@ -59,8 +59,7 @@ func (s *session) vanished(queue string) error {
 	return fmt.Errorf("zkdriver: %s: %w: the queue was removed while it was used", s.settings.queuePath(queue), driver.ErrUnavailable)
 }
 
-// makeQueue creates the queue's node, as a container if the server has them,
-// and any missing ancestors. It never creates a successor; moveOn does that.
+// makeQueue makes missing ancestors, too, but no successor: see moveOn.
 func (s *session) makeQueue(queue string) error {
 	if before, ok := predecessorOf(queue); ok {
 		s.queues.moved.Delete(before)
@@ -94,8 +93,8 @@ func (s *session) makeQueueNode(path string, acl []zk.ACL) error {
 	return err
 }
 
-// makeAncestors creates the missing nodes above path. They are never removed,
-// because other clients may rely on them.
+// makeAncestors creates nodes that are never removed: other clients may rely on
+// them.
 func (s *session) makeAncestors(path string) error {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {
@@ -115,8 +114,7 @@ func (s *session) makeAncestors(path string) error {
 	return nil
 }
 
-// queueCache remembers for each queue how to create nodes, and whether to trust
-// writes to those nodes.
+// queueCache remembers how to create nodes, and whether to trust writes.
 type queueCache struct {
 	mu     sync.Mutex
 	known  map[string]queueInfo
@@ -130,11 +128,10 @@ const maxKnown = 4096
 
 type queueInfo struct {
 	mode       createMode
-	epoch      int64 // the queue's Czxid, if draining or ACLs are checked
+	epoch      int64 // Czxid, if draining or ACLs are checked
 	aclVersion int32 // version of the ACL that checkQueueACL accepted
 
-	// shared predicts whether the next contender will find others in the queue
-	// for which it need not wait: see prefetch.
+	// shared predicts that a contender finds others but need not wait.
 	shared bool
 }
 
@@ -143,12 +140,12 @@ type createMode int
 const (
 	unknown createMode = iota
 
-	// withWrite creates each node together with an empty write to the queue's
-	// node, whose answer contains all that Create returns.
+	// withWrite adds a write to the queue's node, whose answer has all that
+	// Create returns.
 	withWrite
 
-	// withoutWrite creates nodes without a write to the queue's node, because
-	// that node has other clients' data or this user may not write to it.
+	// withoutWrite is for queues whose node has others' data or refuses this
+	// user's writes.
 	withoutWrite
 
 	// draining creates no nodes until the queue is empty and can start over.
@@ -196,8 +193,8 @@ func (q *queueCache) drop(queue string) {
 	delete(q.known, queue)
 }
 
-// writeTrust says whether a write to a contender counts as a release (see
-// trustsWrite). It is valid for one epoch and one version of the queue's ACL.
+// writeTrust says whether writes are trusted, for one epoch and ACL version:
+// see trustsWrite.
 type writeTrust struct {
 	epoch      int64
 	aclVersion int32
@@ -209,8 +206,7 @@ func (t writeTrust) olderThan(epoch int64, aclVersion int32) bool {
 	return t.epoch < epoch || t.epoch == epoch && t.aclVersion < aclVersion
 }
 
-// trust returns whether writes in a queue are trusted. If unread is set in the
-// result, the caller must read the ACL and call setTrust.
+// trust returns t.unread if the caller must read the ACL and call setTrust.
 func (q *queueCache) trust(queue string) writeTrust {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -239,8 +235,7 @@ func (q *queueCache) setTrust(queue string, t writeTrust) {
 	}
 }
 
-// aclSeen is called with the epoch and the ACL version from a server's answer.
-// If they are newer than the cached ones, trustsWrite will read the ACL again.
+// aclSeen makes trustsWrite read the ACL again if the answer is newer.
 func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -250,24 +245,22 @@ func (q *queueCache) aclSeen(queue string, epoch int64, aclVersion int32) {
 }
 
 // The server counts a queue's sequences in the queue's node, so they start over
-// only when that node is removed. The server cannot remove the node while there
-// are queues below the queue, because these are children of the node. If so, the
-// contenders move to another child of the node, the successor. No queue is ever
-// made below a successor, so an empty successor can always be removed.
+// only when that node is removed. Queues below the queue are children of the
+// node, and prevent its removal. The contenders then move to another child, the
+// successor. No queue is ever made below a successor, so an empty successor can
+// always be removed.
 //
 // All sessions must agree on where the contenders are. A session uses a
 // successor only after it has seen that the queue's own node has no sequences
 // left and no contender. This stays true as long as that node exists, because a
 // Create that gets a sequence past the limit removes its contender again. The
-// queue's node cannot be removed before its child, the successor. So a session
-// need not look again until the epoch of the successor changes, which the
-// answers to Create and List show. A session that does not know of the
-// successor finds it with its next List or Create.
+// node exists at least as long as its child, the successor. So a session need
+// not look again until the answers to Create and List show a new epoch of the
+// successor.
 
 var errMoved = errors.New("zkdriver: the queue goes on in its successor")
 
-// errNoSuccessor reports that the queue's successor node is gone. The caller
-// must then check the queue's own node again.
+// errNoSuccessor means that the caller must check the queue's own node again.
 var errNoSuccessor = fmt.Errorf("zkdriver: %w: the queue was removed while it was used", driver.ErrUnavailable)
 
 // usedUp computes the number of children ever created: a Stat's Cversion is
@@ -280,9 +273,8 @@ func hasContender(children []string) bool {
 	return slices.ContainsFunc(children, endsInSequence)
 }
 
-// follow reports whether the contenders have moved to the queue's successor. If
-// so, it caches the successor's epoch. The arguments children and stat describe
-// the queue's own node.
+// follow reports whether the contenders have moved to the successor, and caches
+// its epoch.
 func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved bool, err error) {
 	if !s.usedUp(stat) || hasContender(children) || !slices.Contains(children, successor) {
 		return false, nil
@@ -294,8 +286,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	if err != nil {
 		return false, err
 	}
-	// The queue may have been recreated between the two reads. Its sequences
-	// would then have started over, and its successor must not be used.
+	// If the queue was recreated meanwhile, the successor must not be used.
 	_, again, err := s.conn.Children(s.settings.queuePath(queue))
 	if errors.Is(err, zk.ErrNoNode) || err == nil && again.Czxid != stat.Czxid {
 		return false, nil
@@ -307,8 +298,7 @@ func (s *session) follow(queue string, children []string, stat *zk.Stat) (moved 
 	return true, nil
 }
 
-// moveOn creates the successor, with the ACL of the queue's node. The queue
-// must have no contenders.
+// moveOn creates the successor. The queue must have no contenders.
 func (s *session) moveOn(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	acl, _, err := s.conn.GetACL(path)
@@ -340,10 +330,8 @@ func needsAdmin(path string) error {
 		"a user with ADMIN can use the lock once, or an operator can remove the node and make it again", path, fs.ErrPermission)
 }
 
-// rollOver restarts the sequence numbers of a queue by removing its node. If
-// there are queues below it, rollOver creates the successor instead and returns
-// errMoved. While the queue has contenders, the error matches
-// driver.ErrUnavailable. Tokens keep growing, because they are zxids.
+// rollOver restarts a queue's sequences, or returns errMoved if the contenders
+// move to the successor.
 func (s *session) rollOver(queue string, epoch int64) error {
 	path := s.settings.queuePath(queue)
 	_, isSuccessor := predecessorOf(queue)
@@ -371,10 +359,7 @@ func (s *session) rollOver(queue string, epoch int64) error {
 	return explain(err, "start over the sequences of", path, "CREATE and DELETE on its parent")
 }
 
-// startOver removes the node of an empty queue. If the node has data or an ACL
-// that the next Create would not restore, startOver recreates the node with
-// both in the same transaction. Such a node is never a container, because a
-// Stat does not show whether the old node was one.
+// startOver keeps data and ACL that the next Create would not restore.
 func (s *session) startOver(path string) error {
 	data, stat, err := s.conn.Get(path)
 	if err != nil {

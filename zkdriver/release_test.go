@@ -80,9 +80,7 @@ func TestAWriteToAnUnguardedNodeReleasesNothing(t *testing.T) {
 	}
 }
 
-// With handover=list, the server would let a session remove another session's
-// node. So the session reads a node before removing it, unless an open watch
-// shows that the node has not been replaced.
+// Without a watch, a removal by name could hit another session's node.
 func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	b := newFixture(t, "handover=list")
 	for range 3 {
@@ -99,8 +97,7 @@ func TestHandOverByListingReadsOnlyNodesThatAreNotWatched(t *testing.T) {
 	}
 }
 
-// If a node is replaced during a reconnect by another of the same name, the
-// server reports a write.
+// The server reports a write if the node was replaced during a reconnect.
 func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	b := newFixture(t, "session_timeout=20s")
 	other := b.another("")
@@ -117,9 +114,7 @@ func TestANodeOfTheSameNameMadeDuringAReconnectIsNoRelease(t *testing.T) {
 	require.Equal(t, driver.Changed, causeOf(t, c))
 }
 
-// After a reconnect, go-zookeeper sets the watches again in several requests. A
-// waiter may therefore learn of a release before it learns that its own node
-// was removed, so no release is trusted until all watches are set.
+// After a reconnect, a waiter may see a release before its own node's removal.
 func TestNoReleaseIsTrustedBesideAWatchOfAnEarlierConnection(t *testing.T) {
 	ws := new(watches)
 	armed := func(own, ahead string) <-chan driver.Cause {
@@ -191,8 +186,7 @@ func TestHandOverByListing(t *testing.T) {
 	}
 }
 
-// A client that may create nodes can forge a contender's node and then fake its
-// release. If it may delete nodes as well, it gains nothing by that.
+// A client that can fake a release gains nothing if it may delete nodes anyway.
 func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 	alice := zk.DigestACL(zk.PermAll, "alice", "geheim")[0]
 	bob := zk.DigestACL(zk.PermRead|zk.PermCreate, "bob", "geheim")[0]
@@ -221,7 +215,7 @@ func TestAReleaseIsReportedWhereAForgeryGainsNothing(t *testing.T) {
 			for _, want := range []driver.Cause{queue.want, queue.want, driver.Changed, driver.Changed} {
 				p, err := create(within(t), holder, "q", "h-W-", fmt.Append(nil, want))
 				require.NoError(t, err)
-				if want != queue.want { // a changed ACL does not show who could create the node
+				if want != queue.want { // a changed ACL is not trusted
 					_, err := operator.SetACL(b.chroot+"/q", aliceOnly, -1)
 					require.NoError(t, err)
 				}

@@ -58,7 +58,6 @@ func TestStartingOverMakesAContainerOfAContainer(t *testing.T) {
 	require.Equal(t, containers+2, b.proxy.Frames(zktest.OpCreateContainer))
 }
 
-// To start over, the driver must recreate the queue's node with the same ACL.
 // Only a client with ADMIN can read the password digests in an ACL.
 func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	b := newFixture(t, "sequence_limit=2")
@@ -82,8 +81,7 @@ func TestStartingOverIsRefusedWhereTheACLCannotBeKept(t *testing.T) {
 	require.ElementsMatch(t, acl, kept)
 }
 
-// Create erases data written to the queue's node after the session first used
-// it, unless the session may not write to that node.
+// Create erases such data, unless it may not write to the queue's node.
 func TestDataWrittenLaterIsKeptWhereTheQueueMayNotBeWritten(t *testing.T) {
 	b := newFixture(t, "")
 	require.NoError(t, b.Delete(within(t), "q", b.mustCreate("q", "h-W-", "1"), driver.Changed))
@@ -141,7 +139,7 @@ func TestSequencesStartOverBesideALockBelow(t *testing.T) {
 func (b *fixture) endsSequences(queue string, limit int) {
 	b.t.Helper()
 	b.mustCreate(queue+"/below", "h-W-", "below")
-	for i := range limit - 1 { // creating the queue below has already counted as one node
+	for i := range limit - 1 { // the queue below counts as one node
 		require.NoError(b.t, b.Delete(within(b.t), queue, b.mustCreate(queue, "h-W-", fmt.Sprint(i)), driver.Changed))
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/internal/zktest"
 )
 
-// aclFixture has nodes that belong to the user alice. Tests try to alter these
-// nodes as other users.
+// aclFixture has nodes of alice, which tests try to alter as other users.
 type aclFixture struct {
 	t          testing.TB
 	server     *zktest.Server
@@ -162,8 +161,7 @@ func refusedCalls(ctx context.Context, s *session, queue string, p driver.Place)
 	}
 }
 
-// Any client can create the queue before its users do, because every client may
-// create nodes below the queue's ancestors.
+// Every client may create nodes below the ancestors, and so the queue.
 func TestAQueueThatOthersMayAlterIsNotUsedWithCreatorOrDigest(t *testing.T) {
 	bobToo := append(zk.DigestACL(zk.PermAll, "bob", "geheim"), aliceOnly...)
 	for name, acl := range map[string][]zk.ACL{
@@ -282,8 +280,7 @@ func TestAQueueReplacedAfterItsCheckIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// The node of a queue may have been created as the ancestor of other queues,
-// with an ACL that lets every client create nodes below it.
+// The queue's node may have been created as an ancestor, with a more open ACL.
 func TestALockAboveLocksOfItsUserWorksWithCreatorAndDigest(t *testing.T) {
 	for _, mode := range []string{"creator", "digest"} {
 		t.Run(mode, func(t *testing.T) {

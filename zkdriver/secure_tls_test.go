@@ -71,8 +71,7 @@ func TestAServerWithABadCertificateReceivesNothingAndTheErrorSaysWhy(t *testing.
 	})
 }
 
-// The error quotes the certificate before its signature is verified, so the
-// quoted text may come from an attacker.
+// The error quotes the certificate before its signature is verified.
 func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	certs := testenv.NewCerts(t)
 	port := func(r *recorder) string { return r.addr[strings.LastIndexByte(r.addr, ':'):] }
@@ -86,8 +85,7 @@ func TestTextOfACertificateIsMadePrintable(t *testing.T) {
 	prints(t, refused(t, "zk://h?tls=true&tls_key=x&tls_cert="+bad).Error())
 }
 
-// prints requires that text is safe to show on a terminal: one line, without
-// control characters or changes of the writing direction.
+// prints requires printable text without changes of the writing direction.
 func prints(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -153,7 +151,7 @@ func TestOneServerWithABadCertificateAmongGoodOnesIsPassedOver(t *testing.T) {
 	forged := recordTLS(t, certs.Stranger)
 	params := "?tls=true&tls_ca=" + url.PathEscape(certs.CA) + "&session_timeout=4s"
 	good := zktest.NewProxy(t, server.SecureAddr())
-	for range 6 { // repeat, so that the forged server is sometimes dialed first
+	for range 6 { // sometimes the forged server is dialed first
 		s := mustConnect(t, "zk://alice:geheim@"+forged.addr+","+good.Addr()+params)
 		require.Equal(t, good.Addr(), s.Describe().Server)
 		p, err := create(within(t), s, "q", "web1-W-", []byte("x"))

@@ -15,8 +15,7 @@ import (
 	"github.com/dlock-go/dlock/zkdriver/internal/zkconn"
 )
 
-// session implements driver.Session on top of a zkconn.Conn. Its background
-// work runs on goroutines of that Conn.
+// session runs its background work on goroutines of its zkconn.Conn.
 type session struct {
 	settings *settings
 	secret   secret
@@ -81,8 +80,8 @@ func (e connEvents) Disconnected()  { e.watches.disconnected() }
 func (e connEvents) Ended()         { e.watches.close() }
 func (e connEvents) Watching() bool { return e.watches.any() }
 
-// explain adds to the error of a request what the driver tried to do, such as
-// "create a node in", and which permission that needs.
+// explain adds what the driver tried, such as "create a node in", and the
+// permission needed.
 func explain(err error, do, path, need string) error {
 	switch path = zkconn.Printable(path); {
 	case err == nil:

@@ -15,13 +15,12 @@ import (
 // valueStat identifies one version of a value.
 type valueStat struct {
 	token   int64 // token of the contender that stored the value
-	version int32 // of the value's node; -1 if there is no value
+	version int32 // of the value's node, or absent
 }
 
 const absent = -1
 
-// valueCache remembers which version of each value this session has seen, which
-// saves a read. An outdated entry costs one refused transaction.
+// valueCache saves reads. An outdated entry costs one refused transaction.
 type valueCache struct {
 	mu sync.Mutex
 	of map[string]valueStat // by queue
@@ -43,14 +42,13 @@ func (c *valueCache) set(queue string, k valueStat) {
 	c.of[queue] = k
 }
 
-// SetValue implements driver.Inspector. It reads the node and, unless this
-// session has seen the value before, the value too. Then it sends
+// SetValue implements driver.Inspector, with
 //
 //	multi(check of the contender's node; setData or create of the value)
 //
-// The server refuses this if the node or the value has changed since. The check
-// names only a path, so it also succeeds if an operator has removed the queue
-// since, and a client has made a new queue with a node of the same name.
+// The server refuses the transaction if the node or the value has changed since
+// it was read. The check names only a path, so it accepts a node of the same
+// name in a queue that was recreated since.
 func (s *session) SetValue(ctx context.Context, queue string, p driver.Place, value []byte) error {
 	if err := s.settings.checkPlace(queue, p); err != nil {
 		return err
@@ -122,9 +120,7 @@ func (s *session) writeValue(queue string, n *storedNode, known valueStat, token
 	return err
 }
 
-// checkValueACL returns an error if another user may alter one of the nodes:
-// see acl.go. Every client may create nodes below the ancestors, so another
-// user may have planted a value, or own the node above it.
+// checkValueACL refuses nodes that another user may alter or have planted.
 func (s *session) checkValueACL(paths ...string) error {
 	if !s.settings.checksACLs() {
 		return nil

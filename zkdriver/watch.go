@@ -62,9 +62,8 @@ func (s *session) watchOf(sub *subscriber) driver.Watch {
 	return driver.NewWatch(sub.c, func() { s.watches.unsubscribe(sub) })
 }
 
-// subscribeAll subscribes to the watches of all paths and returns once the
-// server has set them. If own is true, the first path is that of the
-// contender's own node.
+// subscribeAll subscribes to all paths and returns once the server has set the
+// watches. If own is true, the first path is the contender's.
 func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []string, own bool, arm func(path string) (watchedNode, error)) error {
 	if err := s.conn.AwaitConnection(ctx); err != nil {
 		return err
@@ -92,8 +91,7 @@ func (s *session) subscribeAll(ctx context.Context, sub *subscriber, paths []str
 	return nil
 }
 
-// arm requests a watch from the server. It takes no context, because callers
-// that wait for the same path share the request, and none may cancel it.
+// arm takes no context, because callers of the same path share the request.
 func (s *session) arm(path string, w *watch, arm func(path string) (watchedNode, error)) {
 	asked := s.own.addedSoFar()
 	node, err := arm(path)
@@ -141,29 +139,26 @@ func (s *session) watchQueue(queue string) error {
 	return s.vanished(queue)
 }
 
-// watches holds the watches that the server has for a session. There is one per
-// path, shared by all callers that wait for the path. go-zookeeper cannot
-// remove a watch, so a watch without callers stays until it fires, and the next
-// caller reuses it.
+// watches holds a session's watches, one per path, shared by callers.
+// go-zookeeper cannot remove a watch, so it stays until it fires.
 type watches struct {
 	mu          sync.Mutex
 	closed      bool
-	setInClient bool // whether go-zookeeper still had watches when close was called
+	setInClient bool // whether watches were left at close
 	paths       map[string]*watch
 	breaks      uint64         // number of broken connections
-	stale       map[string]int // number of watches set on an earlier connection, by queue path
+	stale       map[string]int // by queue: number of watches from earlier connections
 }
 
 type watch struct {
 	breaks      uint64        // value of watches.breaks when the watch was requested
 	armed       chan struct{} // closed when the server has answered
-	err         error         // why the request failed; set before armed is closed
+	err         error         // set before armed is closed
 	node        watchedNode
-	over        bool // whether the watch has fired, or all watches were closed
+	over        bool // whether it has fired or was closed
 	subscribers map[*subscriber]struct{}
 
-	// Set when the server reports a write to the node. The write is fresh
-	// unless the report may be due to a reconnect: see (*watches).wrote.
+	// Set by a reported write, which is fresh unless due to a reconnect.
 	written, fresh bool
 }
 
@@ -174,14 +169,14 @@ type watchedNode struct {
 	trusted bool // whether a write proves a release: see trustsWrite
 }
 
-// subscriber is the receiving side of one driver.Watch, on one or more paths.
-// All fields but c are guarded by watches.mu.
+// subscriber receives for one driver.Watch. All fields but c are guarded by
+// watches.mu.
 type subscriber struct {
 	c        chan driver.Cause
-	ownWatch *watch   // the watch of the contender's own node; nil for a queue
+	ownWatch *watch   // of the contender's node; nil for a queue
 	watching []*watch // watches that have not ended, including ownWatch
 	event    event
-	over     bool // whether c is closed or no longer has a receiver
+	over     bool // whether c is closed or has no receiver
 }
 
 // event is the state of a subscriber: no event yet, a node ahead was released,
@@ -201,8 +196,7 @@ func (ws *watches) any() bool {
 	return ws.setInClient || len(ws.paths) > 0
 }
 
-// subscribe adds a subscriber to the watch of a path. If first is true, the
-// watch is new and the caller must request it from the server (arm).
+// subscribe adds a subscriber. If first is true, the caller must arm the watch.
 func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, first bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -231,8 +225,8 @@ func (ws *watches) subscribe(path string, s *subscriber, own bool) (w *watch, fi
 	return w, first
 }
 
-// covers reports whether the current connection has a watch of this session's
-// node with the given path and token, which would report the node's removal.
+// covers reports whether the current connection would report the removal of
+// this session's node.
 func (ws *watches) covers(path string, token int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -248,8 +242,7 @@ func (ws *watches) covers(path string, token int64) bool {
 	}
 }
 
-// start runs when the server has set all watches of a subscriber. If the
-// subscriber's own node is gone, start ends the driver.Watch.
+// start ends the driver.Watch if the subscriber's own node is gone.
 func (ws *watches) start(s *subscriber, token int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -294,10 +287,11 @@ func (ws *watches) fire(path string, why driver.Cause) {
 // wrote handles the report of a write to a node, which ends its watch. If
 // writes to the node are trusted, the write means that the lock was released.
 //
-// Reports after a reconnect are not trusted, for two reasons. First, the server
-// also reports a write if the node was replaced by another of the same name.
-// Second, watches are set again in several requests, so a waiter may learn of a
-// write to its predecessor before it learns that its own node was removed.
+// Reports after a reconnect are not trusted, for two reasons:
+//
+//   - The server also reports a write if another node has the same name by now.
+//   - Watches are set again in several requests, so a waiter may learn of a
+//     release before it learns that its own node was removed.
 func (ws *watches) wrote(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -321,8 +315,7 @@ func (w *watch) cause() driver.Cause {
 	return driver.Changed
 }
 
-// disconnected records that a connection has broken. It is called before any
-// event of the next connection.
+// disconnected is called before any event of the next connection.
 func (ws *watches) disconnected() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -372,9 +365,9 @@ func (ws *watches) end(path string, w *watch, why driver.Cause) {
 // notify records an event and passes it to the receiver of s.c. If a waiter's
 // own node is gone, notify closes s.c, and the waiter then ignores a release.
 //
-// So a release may be passed on before the server has answered the request to
-// watch the waiter's own node. If the node exists at the time of the answer, it
-// also existed when the lock was released. Otherwise s.c is closed.
+// So a release may be passed on before the watch of the waiter's own node is
+// set. If that node exists when the watch is set, it also existed when the lock
+// was released.
 func (s *subscriber) notify(e event) {
 	released := s.event == releaseEvent
 	s.event = max(s.event, e)

@@ -66,8 +66,6 @@ func TestWaitsThatAreGivenUpLeaveNothingBehind(t *testing.T) {
 	require.Empty(t, b.watches.paths)
 }
 
-// The release must be the only request of the hand-over: the waiter sends none,
-// even if it has sent only heartbeats for a long time.
 func TestHandOverAfterALongWaitIsOneRequest(t *testing.T) {
 	const timeout = 10 * time.Minute // so long that no heartbeat is sent
 	b := newFixture(t, "session_timeout="+timeout.String())
