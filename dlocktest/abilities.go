@@ -43,8 +43,8 @@ func probe(t *testing.T, config Config) (have need) {
 	return have
 }
 
-// succeeds returns the result of try, retrying if a session was lost. If try
-// fails, succeeds returns false and reports nothing: the test cases will do so.
+// succeeds returns the result of try, retrying after a lost session. It reports
+// no failure, because the test cases will.
 func succeeds(t *testing.T, config Config, try func(c *check, a, b session) bool) bool {
 	for range attempts {
 		can := make(chan bool, 1)
@@ -95,7 +95,7 @@ var trials = map[need]func(c *check, a, b session) bool{
 	},
 	needReleased: func(c *check, a, b session) bool {
 		c.waitOnce(a, b, "abilities")
-		for range 20 { // on a slow machine, the watch may miss the release
+		for range 20 { // on slow machines, watches may miss a release
 			p := c.create(a, "abilities", writer)
 			q, w := c.waitFor(b, "abilities", p.Node)
 			c.release(a, "abilities", p)
@@ -117,7 +117,7 @@ func tryOperator(t *testing.T, config Config) {
 		for i := 0; i < attempts && have&n != 0; i++ {
 			c := &check{t: t, config: config, testCase: testCase{run: try}}
 			c.attempt()
-			if c.lost == nil { // retry only after a lost session; test cases report other failures
+			if c.lost == nil { // retry only after a lost session
 				break
 			}
 		}
@@ -131,7 +131,7 @@ var operatorTrials = map[need]func(c *check){
 	needRemoveQueue: removes("RemoveQueue", func(c *check, _ driver.Place) { c.removeQueue(probeQueue) }),
 	needPutNode: func(c *check) {
 		const foreign = "legacy-0000000000"
-		c.session() // so that the driver creates its tables, if any
+		c.session() // makes the driver create its tables
 		c.putNode(probeQueue, foreign, "not a lock's")
 		c.wantEffect("PutNode", foreign, func(nodes []driver.Node) bool {
 			return slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == foreign })

@@ -13,11 +13,10 @@ import (
 )
 
 // How many times a case may run. A failed case runs again only if a session
-// ended unexpectedly, as happens on a busy machine. A driver that loses
-// sessions by mistake fails every attempt.
+// ended unexpectedly, as on a busy machine.
 const (
 	attempts        = 5
-	stalledAttempts = 12 // used if the machine was busy during the latest attempt
+	stalledAttempts = 12 // after an attempt on a busy machine
 )
 
 func runCase(t *testing.T, config Config, can need, r rule, k testCase) verdict {
@@ -97,8 +96,8 @@ func (c *check) cleanUp() {
 	wg.Wait()
 }
 
-// measureStalls detects a busy machine: until stop is called, it wakes up every
-// few milliseconds and records in c.stall how late it woke up at worst.
+// measureStalls detects a busy machine: until stop is called, it records in
+// c.stall the longest delay of a timer.
 func (c *check) measureStalls() (stop func()) {
 	const pause = 5 * time.Millisecond
 	quit, finished := make(chan struct{}), make(chan struct{})

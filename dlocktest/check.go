@@ -19,16 +19,16 @@ type verdict int
 const (
 	passed     verdict = iota
 	broken             // the driver breaks the rule
-	hookFailed         // a Config hook failed; proves nothing about the driver
+	hookFailed         // a Config hook failed; proves nothing
 	unproven           // the injected fault had no effect; proves nothing
 )
 
 // A testCase checks one requirement of a rule.
 type testCase struct {
 	name  string
-	why   string // how users of locks suffer if the driver fails the case
+	why   string // how users suffer if the driver fails
 	needs need
-	idle  bool // mostly waits; not set if needs implies that (see waits)
+	idle  bool // mostly waits; not set if needs implies that
 	run   func(c *check)
 }
 
@@ -42,8 +42,8 @@ func pair(run func(c *check, a, b session)) func(*check) {
 	return func(c *check) { run(c, c.session(), c.session()) }
 }
 
-// waiters is like pair, but both sessions have waited in the queue q, because
-// some drivers listen for releases by other sessions only after a first wait.
+// waiters is like pair, but both sessions have waited before, because some
+// drivers listen for releases only after a first wait.
 func waiters(run func(c *check, a, b session)) func(*check) {
 	return pair(func(c *check, a, b session) {
 		c.waitOnce(a, b, "q")
@@ -59,7 +59,7 @@ func (k testCase) waits() bool {
 }
 
 type rule struct {
-	number int // zero for cases that belong to none of the numbered rules
+	number int // zero for cases outside the numbered rules
 	name   string
 	cases  []testCase
 }
@@ -89,32 +89,29 @@ func (r rule) String() string {
 	return fmt.Sprintf("rule %d (%s)", r.number, r.name)
 }
 
-// check is one attempt to run a case.
-//
-// The case runs in its own goroutine, so that a hanging driver fails only this
-// case. An attempt that takes too long is abandoned: it stops using t, and its
-// goroutines exit at their next call of a check method.
+// check is one attempt to run a case, in a goroutine of its own so that a
+// hanging driver fails only this case.
 type check struct {
 	t        *testing.T
 	config   Config
 	can      need
 	rule     rule
 	testCase testCase
-	ctx      context.Context // for driver calls; ends when the attempt is abandoned
+	ctx      context.Context // for driver calls; ends on abandonment
 
 	mu        sync.Mutex
-	abandoned bool
+	abandoned bool // t must no longer be used
 	failures  []string
 	hook      string        // the first Config hook that failed
 	unproven  string        // why the attempt proves nothing; usually empty
 	lost      error         // error of a session that ended unexpectedly
-	stall     time.Duration // the longest time for which the process did not run
+	stall     time.Duration // the longest pause of the process
 	opened    []session
 	mayEnd    map[session]bool // sessions that the case may have ended
 	heals     []func()
 	cuts      map[session]bool
-	drops     map[session]driver.Node // sessions ended by Config.Drop, each with one of its nodes
-	suspect   string                  // the Config hook that seems to have done nothing; usually empty
+	drops     map[session]driver.Node // a node of each session that Drop ended
+	suspect   string                  // a hook that apparently did nothing; usually empty
 	clients   []*dlock.Client
 
 	making sync.Mutex
@@ -219,8 +216,8 @@ func (c *check) startWait() waitTimer {
 
 func (t waitTimer) elapsed() time.Duration { return time.Since(t.began).Round(time.Millisecond) }
 
-// rounds calls f up to n times. On a slow store it stops early, after at least
-// three calls, so that the case does not time out.
+// rounds calls f up to n times, but less often on a slow store, so that the
+// case does not time out.
 func (c *check) rounds(n int, f func(i int)) {
 	const least = 3
 	enough := time.Now().Add(c.config.bound() / 2)

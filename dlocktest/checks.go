@@ -12,7 +12,7 @@ import (
 var checkCases = []testCase{
 	{name: "check-finds-no-problem-in-a-healthy-store", why: "an operator would take what was not checked for healthy, or could not do what is advised",
 		needs: needCheck, run: func(c *check) {
-			c.session() // so that the driver creates its tables, if any
+			c.session() // makes the driver create its tables
 			found := c.findings()
 			if len(found) == 0 {
 				c.errorf("Check returned no findings, expected at least one")
@@ -35,7 +35,7 @@ var checkCases = []testCase{
 			c.create(s, "stock/42", writer)
 			before := c.walk(s, "")
 			c.findings()
-			c.eventually(func() (any, bool) { // a session that Check left open must expire first
+			c.eventually(func() (any, bool) { // a session left open must expire first
 				after := c.walk(s, "")
 				return after, slices.Equal(before, after)
 			}, "the queues after Check are %q, as before", before)

@@ -74,9 +74,8 @@ func (c *check) unlock(l *dlock.Lock) {
 	}
 }
 
-// giveUp calls Lock or RLock n times with contexts that end too early: half of
-// them during Create, which takes about the given time, and the others while
-// the call waits for the lock.
+// giveUp makes n calls of Lock or RLock with contexts that end too early, half
+// of them during Create. usual is the duration of Create.
 func (cl *client) giveUp(n int, usual time.Duration, granted func(*dlock.Lock)) {
 	m := cl.RWMutex(lockName)
 	for i := range n {

@@ -9,15 +9,15 @@ import (
 )
 
 // Config says how to reach a store and how to inject faults into it. Only New
-// is required. Every other function is a hook that injects one kind of fault.
-// If a hook is nil, the cases that need it are not checked.
+// is required. Every other function is a hook that injects one kind of fault;
+// the cases that need a nil hook are not checked.
 //
 // Each case calls one hook at a time, from its own goroutines. With Parallel,
 // several cases call hooks concurrently. A hook that cannot inject its fault
-// calls t.Fatal, and Run then reports the hook and not a broken rule. The
-// sessions passed to a hook come from a connector of New or NewNearRollOver and
-// are not wrapped, so a type assertion or a map lookup works. Later versions
-// may add fields: use field names in literals.
+// calls t.Fatal, and Run then reports the hook and not a broken rule. Hooks
+// receive the sessions of New and NewNearRollOver unwrapped, so a type
+// assertion or a map lookup works. Later versions may add fields: use field
+// names in literals.
 type Config struct {
 	// New returns a connector to a new and empty store, or to an empty
 	// namespace of a store. Run calls it once for each case, which makes
@@ -26,12 +26,11 @@ type Config struct {
 	New func(t *testing.T) driver.Connector
 
 	// SessionTimeout is the longest time for which the store keeps a session
-	// that it does not hear from. It does not set the sessions' timeout: the
-	// connectors of New must use the same one, for example by a parameter in
-	// the DSN. The timeout reported by Describe may be shorter, down to
-	// half of it. Many cases wait that long, so one or two seconds are a good
-	// choice. Below about 200 ms a slow machine loses sessions that a sound
-	// driver would keep. Zero means 10 s.
+	// that it does not hear from. It sets no timeout: the connectors of New
+	// must use the same one, for example by a parameter in the DSN. The timeout
+	// reported by Describe may be shorter, down to half of it. Many cases wait
+	// that long, so one or two seconds are a good choice. Below about 200 ms, a
+	// slow machine loses sessions. Zero means 10 s.
 	SessionTimeout time.Duration
 
 	// Timeout limits how long a case may hang: each wait takes at most Timeout
@@ -42,14 +41,14 @@ type Config struct {
 
 	// Parallel is how many cases may run at the same time; 0 and 1 mean one
 	// after the other. Cases that end sessions wait for session timeouts, so 4
-	// makes Run about twice as fast, even on one core. The other cases send
-	// many requests, and at most one of them runs at a time. The cases of rule
+	// makes Run about twice as fast, even on one core. Of the other cases,
+	// which send many requests, at most one runs at a time. The cases of rule
 	// 11 count goroutines and always run alone.
 	//
-	// With more than 1, hooks must be safe for concurrent use, and the stores
-	// of New must be independent: a fault must affect only the session or the
-	// connector that was passed to the hook. This excludes hooks that stop or
-	// pause a server that several stores share.
+	// With more than 1, hooks must be safe for concurrent use, and a fault must
+	// affect only the session or the connector that was passed to the hook.
+	// This excludes hooks that stop or pause a server that several stores
+	// share.
 	Parallel int
 
 	// Complete makes every hook below required, except NewLossy.
@@ -78,8 +77,8 @@ type Config struct {
 	// session timeout.
 	//
 	// Bytes in flight when the cut begins, or sent during it, may be lost, or
-	// may be held and arrive after heal. A hook that loses bytes must break the
-	// connection, at the latest when it heals, as a network does.
+	// may arrive after heal. A hook that loses bytes must break the connection,
+	// at the latest when it heals, as a network does.
 	CutOff func(t *testing.T, s driver.Session) (heal func())
 
 	// Reset breaks the session's connections to the store once. The driver can
@@ -91,13 +90,12 @@ type Config struct {
 	// SilenceNotices silences the connection on which the store sends notices
 	// to the session: nothing arrives on it any more, and there is no error. If
 	// several streams share a connection, only the stream with the notices is
-	// silenced. Other requests and replies pass, so the session lives on.
-	// Connections or streams opened later are not affected.
+	// silenced. Requests and replies pass, so the session lives on. Connections
+	// or streams opened later are not affected.
 	//
-	// If this fault cannot happen, set the field to a function that does
-	// nothing. This is so if the driver polls, or if notices and replies come
-	// in one stream. Run cannot tell such a driver from a hook that has no
-	// effect.
+	// If this fault cannot happen, because the driver polls, or because notices
+	// and replies come in one stream, set the field to a function that does
+	// nothing. Run cannot tell such a driver from a hook that has no effect.
 	SilenceNotices func(t *testing.T, s driver.Session)
 
 	// LoseRequest loses the session's next request for op, as when the
@@ -116,12 +114,12 @@ type Config struct {
 	// arrives. Otherwise it is like LoseRequest.
 	LoseReply func(t *testing.T, s driver.Session, op faults.Op)
 
-	// HoldRequest holds back the session's next request for op. The session
-	// sees its connection break, as with LoseRequest, and later requests pass.
-	// The function arrive delivers the request to the store, unless the store
-	// has closed the request's connection. It returns when the store has
-	// carried out or refused the request. A case may close the session before
-	// it calls arrive. The cases hold requests for faults.OpCreate and OpDelete.
+	// HoldRequest holds back the session's next request for op. The session's
+	// connection breaks, as with LoseRequest. The function arrive delivers the
+	// request unless the store has closed the request's connection, and returns
+	// when the store has carried out or refused it. A case may close the
+	// session before it calls arrive. The cases hold requests for
+	// faults.OpCreate and OpDelete.
 	HoldRequest func(t *testing.T, s driver.Session, op faults.Op) (arrive func())
 
 	// DelayReplies delays by d every reply to a request that the session sends
@@ -157,11 +155,10 @@ type Config struct {
 	// function as New.
 	NewNearRollOver func(t *testing.T) driver.Connector
 
-	// NewLossy is for a store that may lose data, for example in a fail-over to
-	// a replica that lacks the latest changes, or in a restart with an empty
-	// disk. It is like New, but also returns a function that makes the store
-	// lose all of its data and then serve requests again. Calling lose closes
-	// no session and heals no CutOff; a case may call it several times.
+	// NewLossy is like New, for a store that may lose data, for example in a
+	// fail-over to a replica that lacks the latest changes. The function lose
+	// makes the store lose all of its data and then serve requests again. It
+	// closes no session and heals no CutOff; a case may call it several times.
 	//
 	// Connect may block for up to two session timeouts, after a loss as well as
 	// before the first session.

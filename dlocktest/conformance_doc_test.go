@@ -12,16 +12,15 @@ import (
 	"testing"
 )
 
-// brokenDrivers lists, for each rule, the drivers that break it on purpose,
-// called sabotages, each with the cases that catch it.
+// brokenDrivers lists, by rule, the sabotages and the cases that catch them.
 const brokenDrivers = "testdata/broken-drivers.txt"
 
-// tries is how many times a listed case may run until it catches the broken
-// driver. Some cases depend on timing.
+// tries is how often a listed case may run, because some cases depend on
+// timing.
 const tries = 5
 
-// To have the test search for the cases that catch a broken driver, delete its
-// cases from the file brokenDrivers.
+// To search for a broken driver's cases again, delete them from the file
+// brokenDrivers.
 func TestEverySabotageIsSeen(t *testing.T) {
 	listed := read(t, brokenDrivers)
 	cases := parseLists(listed)

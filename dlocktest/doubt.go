@@ -12,8 +12,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// mayFail reports whether a call failed. The case fails too, unless the error
-// says that the store is unavailable, or that ctx or the session has ended.
+// mayFail reports whether a call failed. The error must say that the store is
+// unavailable, or that ctx or the session has ended.
 func (c *check) mayFail(what string, s session, ctx context.Context, err error) (failed bool) {
 	switch {
 	case err == nil:
@@ -75,8 +75,8 @@ func eventuallyHolds(c *check, s session, queue, after string, want ...driver.No
 	eventuallyHoldsOr(c, s, queue, after, want, nil, nil)
 }
 
-// eventuallyHoldsOr waits until the queue holds exactly the nodes in want, or
-// exactly those in rest if the session mayEnd has ended. It may be nil.
+// eventuallyHoldsOr waits until the queue holds exactly want, or exactly rest
+// if the session mayEnd has ended. mayEnd may be nil.
 func eventuallyHoldsOr(c *check, s session, queue, after string, want []driver.Node, mayEnd session, rest []driver.Node) {
 	c.eventually(func() (any, bool) {
 		ended := mayEnd != nil && mayEnd.Err() != nil
@@ -95,8 +95,8 @@ func (c *check) goneWithQueue(s session, places ...driver.Place) {
 	eventuallyHolds(c, s, "q", "the queue that was removed")
 }
 
-// createNamesakes creates a node in each of two sessions, with the same prefix.
-// If the store reuses names, one of the nodes gets the name of the old node.
+// createNamesakes creates a node in each session. If the store reuses names,
+// one of the nodes gets the old node's name.
 func createNamesakes(c *check, own, other session, queue string, old driver.Node) (nodes []driver.Node) {
 	nodes = append(nodes, c.create(other, queue, writer).Node, c.create(own, queue, writer).Node)
 	again := slices.ContainsFunc(nodes, func(n driver.Node) bool { return n.Name == old.Name })
@@ -144,8 +144,8 @@ func (c *check) wantGivenUp(what string, s session, ctx context.Context, err err
 	}
 }
 
-// lateCalls starts every kind of call and then calls end, which must make them
-// return. It returns the names of the calls still running after grace.
+// lateCalls starts every kind of call, then calls end. It returns the names of
+// the calls still running after grace.
 func lateCalls(c *check, ctx context.Context, s session, p driver.Place, grace time.Duration, end func()) map[string]bool {
 	late := make(map[string]bool)
 	all := c.calls(ctx, s, "q", p)

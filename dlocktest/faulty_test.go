@@ -19,8 +19,8 @@ type base interface {
 	driver.Inspector
 }
 
-// A faulty session behaves correctly until a [plant] adds a handler for a
-// method or replaces one of the functions below.
+// A faulty session behaves correctly until a [plant] adds a handler or replaces
+// a function.
 type faulty struct {
 	base
 	store    *memdriver.Store
@@ -36,9 +36,9 @@ type faulty struct {
 
 	// These are called by Connect, and by the Config hooks that inject faults.
 	connected func(ctx context.Context)
-	cut       func(now bool) // now is true when a cut begins, and false when it heals
+	cut       func(now bool) // now is false when the cut heals
 	reset     func()
-	silenced  func() // the store's notices to the session are lost from now on
+	silenced  func() // notices are lost from now on
 	expiring  func() // the store is about to end the session
 	paused    func(d time.Duration)
 	losing    func(grace *time.Duration) (survives bool) // the store is about to lose its data
@@ -67,8 +67,8 @@ func newFaulty(s base, st *memdriver.Store) *faulty {
 	}
 }
 
-// faultyOf returns s if it is faulty. Otherwise it returns a faulty session
-// whose functions do nothing, so that callers need not distinguish the two.
+// faultyOf returns s if it is faulty, otherwise a faulty session whose
+// functions do nothing.
 func faultyOf(s driver.Session) *faulty {
 	if f, ok := s.(*faulty); ok {
 		return f
@@ -170,8 +170,8 @@ func unarmed(s *faulty) {
 	})
 }
 
-// unknowing makes Create return only the new node's place, so that a plant that
-// changes names, tokens or the order of nodes can ignore the nodes ahead.
+// unknowing makes Create return no nodes ahead, for plants that change names,
+// tokens or order.
 func unknowing(s *faulty) {
 	unarmed(s)
 	s.on(faults.OpCreate, func(r *request, send func()) {
@@ -337,11 +337,11 @@ func (c *cuts) healed() <-chan struct{} {
 	return c.whole
 }
 
-// late makes the next request for op fail each time a test calls HoldRequest.
-// When the test lets the request arrive, late calls the function arrives.
+// late implements HoldRequest for op: the request fails now, and arrives is
+// called later.
 func (s *faulty) late(op faults.Op, arrives func(r *request)) {
 	var mu sync.Mutex
-	var next []*request // filled in by the next requests, which are delayed
+	var next []*request // filled in by the delayed requests
 	s.hold = func() (arrive func()) {
 		mu.Lock()
 		defer mu.Unlock()

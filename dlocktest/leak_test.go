@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A connection that an earlier case opened may close during a later case. This
-// must not hide a connection that the later case leaks.
+// A connection that closes during a case must not hide a connection that leaks.
 func TestAConnectionThatClosesHidesNoOther(t *testing.T) {
 	open := func() (closeBoth func()) {
 		r, w, err := os.Pipe()

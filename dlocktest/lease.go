@@ -16,8 +16,8 @@ import (
 //		dlocktest.SkewLease(s.(*session).lease, d)
 //	},
 //
-// The lease's Err reads the clocks, so it reports the end of the session
-// immediately. Done is closed when the lease's timer next fires, after at most
-// a quarter of the term. The clocks stay skewed: skews add up, and a negative d
-// sets them back. SkewLease is safe for concurrent use, and for tests only.
+// The lease's Err reports the end of the session immediately. Done is closed
+// when the lease's timer next fires, after at most a quarter of the term. Skews
+// add up, and a negative d sets the clocks back. SkewLease is safe for
+// concurrent use, and for tests only.
 func SkewLease(l *driver.Lease, d time.Duration) { leasehook.Skew(l, d) }

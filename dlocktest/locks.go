@@ -241,7 +241,7 @@ func contend(most int, tooMany string, how func(cl *client, n int) (acquire func
 }
 
 // occupants is the total weight of a lock's holders. It is atomic, because the
-// race detector cannot see that a lock in a store orders the goroutines.
+// race detector does not see the lock's ordering.
 type occupants struct{ weight atomic.Int32 }
 
 func (o *occupants) visit(c *check, weight, most int, tooMany string) {

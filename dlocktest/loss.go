@@ -73,8 +73,8 @@ var lossCases = []testCase{
 		}},
 }
 
-// lossy makes the case use a store that loses its data when lose is called. The
-// arguments of lose are the sessions that the loss may end.
+// lossy makes the case use a store that loses its data when lose is called with
+// the sessions that may end.
 func (c *check) lossy() (lose func(sessions ...session)) {
 	var hook func()
 	c.runHook("NewLossy", func() { c.store, hook = c.config.NewLossy(c.t) })

@@ -17,9 +17,8 @@ const (
 	shared = "web1-R-" // the prefix of a writer's node after Downgrade
 )
 
-// nodeLike lists queue names that look like node names, to catch drivers that
-// store nodes and queues under one parent. Some names differ only at the end,
-// to catch drivers that encode two names as the same key.
+// nodeLike lists queue names that look like node names. Drivers might store
+// both under one parent, or encode two names as the same key.
 var nodeLike = []string{
 	"order-1234567890", "order-1234567890~", "order-1234567890~~", "1234567890", "1234567890~", "job1732201234567",
 	"web1-W-0000000000", "web1-R-0000000001", "x-999999999999999999", "x-9999999999999999999", "0000000000/0000000000~/web1-W-0000000000",

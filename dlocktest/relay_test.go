@@ -8,8 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called with each value that a relayed watch sends and, with open
-// false, when the watch ends. It may send to out, and closes out at most once.
+// onNews is called with a watch's values and end. It closes out at most once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {
@@ -19,7 +18,7 @@ func relay(w driver.Watch, on onNews) driver.Watch {
 	out := make(chan driver.Cause, 4)
 	quit := make(chan struct{})
 	select {
-	case cause, open := <-w.C: // if w has ended, so must the result (rule 6)
+	case cause, open := <-w.C: // the result must end with w (rule 6)
 		if on(cause, open, out); !open {
 			return driver.NewWatch(out, w.Stop)
 		}
@@ -58,8 +57,8 @@ func withoutReleased(w driver.Watch) driver.Watch {
 	return relay(w, func(_ driver.Cause, _ bool, out chan<- driver.Cause) { once.Do(func() { close(out) }) })
 }
 
-// passIf returns a watch that relays w while the function heard returns true.
-// All else is lost. If the end of w is lost, the watch ends with the session.
+// passIf relays w while heard returns true. A lost end comes with the session's
+// end.
 func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {
 		if heard() || s.Err() != nil {
@@ -73,8 +72,7 @@ func passIf(s driver.Session, w driver.Watch, heard func() bool) driver.Watch {
 	})
 }
 
-// judged returns a watch that relays w. If w ends without having sent Released,
-// the new watch first sends Released if isRelease returns true.
+// judged relays w, but sends Released before the end if isRelease returns true.
 func judged(s driver.Session, w driver.Watch, isRelease func() bool) driver.Watch {
 	said := false
 	return relay(w, func(cause driver.Cause, open bool, out chan<- driver.Cause) {

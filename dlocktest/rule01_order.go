@@ -73,9 +73,9 @@ var orderCases = []testCase{
 	})},
 	{name: "a-long-queue-is-listed-in-full", why: "a contender that gets only a page of the list does not find its own node, or takes it for the oldest",
 		run: pair(func(c *check, a, b session) {
-			// There are more nodes than stores usually return in one page,
-			// unless the store is slow. Only two goroutines create them,
-			// because more might overload the store until it loses sessions.
+			// There are more nodes than fit in one page of most stores. More
+			// than two creators might overload the store until it loses
+			// sessions.
 			enough := time.Now().Add(max(2*c.config.sessionTimeout(), 3*time.Second))
 			var places [2][]driver.Place
 			c.together(2, func(i int) {
@@ -92,8 +92,8 @@ var orderCases = []testCase{
 		})},
 }
 
-// wantWholeQueue checks that the queue has exactly these places, in the order
-// of their tokens. It first waits until the nodes of failed creates are gone.
+// wantWholeQueue checks that the queue has exactly these places, in order of
+// tokens, once the nodes of failed creates are gone.
 func (c *check) wantWholeQueue(s session, places []driver.Place) {
 	slices.SortFunc(places, byToken)
 	want := nodesOf(places)

@@ -138,7 +138,7 @@ var createCases = []testCase{
 		needs: needDrop, run: solo(func(c *check, b session) {
 			theirs := c.create(b, "q", writer)
 			for range 4 {
-				a := c.session() // the driver may not notice at once that this session expires
+				a := c.session() // its expiry may go unnoticed for a while
 				c.create(a, "q", writer)
 				c.expire(a)
 				c.together(2, func(int) {

@@ -104,9 +104,9 @@ var aheadCases = []testCase{
 	})},
 	{name: "a-list-made-after-a-later-create-says-so", why: "a waiter for a semaphore's units would not learn that the contender ahead of it has got its own",
 		needs: needAhead, run: solo(func(c *check, a session) {
-			// A node is deleted during the creates. If a Create still lists that
-			// node but one with a lower token does not, the lower one listed the
-			// queue later. Its list has the higher node: it must report Behind.
+			// A Create that no longer lists the deleted node, unlike a Create
+			// with a higher token, listed the queue later and must report
+			// Behind.
 			sessions := c.sessions(4)
 			c.rounds(100, func(int) {
 				began := time.Now()

@@ -45,8 +45,8 @@ var watchCases = []testCase{
 		c.wantEndedWatch(c.watch(a, "q", p, ahead.Node), "Delete of the own node, with one ahead that stands")
 	})},
 	{name: "watch-of-an-own-node-is-of-that-very-node", why: whyOwn, needs: needRemoveQueue, run: pair(func(c *check, a, b session) {
-		// In the second round, there are already watches of a new node that has
-		// the same name, to catch drivers that keep one watch per name.
+		// The second round first watches a new node with the same name, to
+		// catch drivers that keep one watch per name.
 		for _, before := range []bool{false, true} {
 			p := c.create(a, "q", writer)
 			c.removeQueue("q")
@@ -261,8 +261,8 @@ var watchCases = []testCase{
 	{name: "a-session-cut-off-closes-its-watches", why: whyOver, needs: needCutOff, run: watchesEnd(cutOff)},
 }
 
-// endsWithAny returns a case that watches n nodes, the last of which is the
-// session's own. Deleting the node with any of the indices must end the watch.
+// endsWithAny watches n nodes, the last of which is the session's own. Deleting
+// a node with any of the indices must end the watch.
 func endsWithAny(n int, indices ...int) func(*check) {
 	return pair(func(c *check, a, b session) {
 		for _, i := range indices {
@@ -307,9 +307,8 @@ func createArmed(c *check, ctx context.Context, s session, _ driver.Node) (drive
 	return j.Place, []driver.Watch{j.Watch}
 }
 
-// armInSilence returns a case in which a session arms a watch, and gets no
-// notice when the node ahead is created or deleted. In the first round, the
-// session has used this queue before; in the second, another one.
+// armInSilence returns a case in which a session arms a watch but gets no
+// notices. The session has used this or another queue before.
 func armInSilence(arm arming) func(*check) {
 	return solo(func(c *check, a session) {
 		for _, followed := range []string{"q", "other"} {

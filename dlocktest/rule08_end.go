@@ -104,8 +104,8 @@ var endCases = []testCase{
 		c.errorf("nodes of sessions that had expired before stood in the queue for %v after another session began, in three tries: expected less than two session timeouts", took)
 	}},
 	{name: "a-session-cut-off-ends-before-its-nodes-go", why: whyEnd, needs: needCutOff, run: func(c *check) {
-		// Err reads the clocks and must always be right. Done needs a timer, which may
-		// be late on a slow machine, so it may be late in two of three tries.
+		// Err must always be right, because it reads the clocks. Done needs a
+		// timer and may be late in two of three tries.
 		for range 3 {
 			holder, next := c.session(), c.session()
 			p := c.create(holder, "q", writer)
@@ -129,13 +129,9 @@ var endCases = []testCase{
 	{name: "slow-replies-do-not-prolong-a-session",
 		why:   "the store counts from the arrival of a request: a lease that counts from the reply ends after the timeout of the store",
 		needs: needCutOff | needDelayReplies, run: func(c *check) {
-			// A slow reply must not prolong the lease by its delay. If the
-			// session ends instead, that is no failure.
-			//
-			// slowBeats delays replies by less than a quarter of the timeout,
-			// because [driver.Lease.Run] waits no longer. If no session outlives
-			// its timeout, perhaps no slow reply has renewed a lease, and the
-			// case proves nothing. It then tries a shorter delay.
+			// [driver.Lease.Run] waits a quarter of the timeout at most, so
+			// slowBeats delays less. If no session outlives its timeout, the
+			// case tries a shorter delay.
 			timeout := c.config.sessionTimeout()
 			var renewed atomic.Bool
 			slowBeats := func(percent int) {
@@ -200,10 +196,8 @@ func (c *check) timeoutOf(s session) time.Duration {
 	return cmp.Or(driver.Inspect(s).Describe().Timeout, c.config.sessionTimeout())
 }
 
-// wantMargin cuts a session off, and checks that it ends at least a twentieth
-// of its timeout before its node disappears, and before its timeout is over. It
-// measures from the last time that Err returned nil, so that a correct driver
-// passes even if the test process gets no CPU time.
+// wantMargin checks that a session ends at least a twentieth of its timeout
+// before its node goes. Measuring from the last nil Err tolerates stalls.
 func wantMargin(c *check, holder, next session, p driver.Place) {
 	least := c.config.sessionTimeout() / 20
 	c.cutOff(holder)
@@ -249,7 +243,7 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	p := c.create(holder, "q", writer)
 	c.delayReplies(holder, timeout/2)
 	var wg sync.WaitGroup
-	for range 3 { // each List restarts the session timeout in the store
+	for range 3 { // each List restarts the store's session timeout
 		wg.Go(func() { _, _ = holder.List(c.ctx, "q") })
 	}
 	time.Sleep(pause)

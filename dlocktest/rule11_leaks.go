@@ -135,8 +135,8 @@ var leakCases = []testCase{
 	})},
 }
 
-// leaks fails if at least n more goroutines of one kind than before are left.
-// It tolerates fewer, because some goroutines are started once per process.
+// leaks fails if n or more new goroutines of one kind are left. Fewer may be
+// those started once per process.
 func (c *check) leaks(what string, n, times int, do func()) {
 	before := goroutines()
 	for range times {
@@ -194,8 +194,8 @@ func comeAndGo(c *check) {
 	c.close(s)
 }
 
-// openFiles counts the open file descriptors by the file or socket that they
-// refer to, so that a connection that closes does not hide one that leaks.
+// openFiles counts file descriptors by file or socket, so that a connection
+// that closes does not hide one that leaks.
 func openFiles() (files map[string]int, known bool) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	files = make(map[string]int)

@@ -86,7 +86,7 @@ var releasedCases = []testCase{
 	{name: "released-does-not-overtake-an-operator", why: whyOvertook, needs: needRemoveNode, run: notOvertaken(10, nodeRemoved)},
 	{name: "released-does-not-overtake-an-operator-while-notices-are-lost", why: whyOvertook, needs: needRemoveNode | needSilenceNotices,
 		run: notOvertaken(3, event{"an operator removed the node while no notice reached its session", func(c *check, s session, p driver.Place) {
-			c.silenceNotices(s) // three rounds, because each may take most of a session timeout
+			c.silenceNotices(s) // only three rounds, because each takes long
 			c.removeNode("q", p.Name)
 		}})},
 	{name: "released-does-not-overtake-the-removal-of-the-queue", why: whyOvertook, needs: needRemoveQueue, run: notOvertaken(10, queueRemoved)},
@@ -154,9 +154,8 @@ var releasedCases = []testCase{
 		})},
 }
 
-// notOvertaken returns a case in which a contender's own node goes before the
-// node ahead is released. If a watch sends Released but does not end at once,
-// the contender takes the lock without having a node, so the case fails.
+// notOvertaken returns a case whose contender loses its node before the node
+// ahead is released. A watch must not send Released without ending at once.
 func notOvertaken(rounds int, own event) func(*check) {
 	round := func(armed int) func(*check) {
 		return waiters(func(c *check, a, b session) {

@@ -121,8 +121,7 @@ func (s *summary) update(r rule, f func(o *outcomes)) {
 }
 
 // canRun reports whether Config has the hooks, and the driver the abilities,
-// that a case needs. If not, it skips t, or fails t if complete is set and a
-// hook is missing.
+// that a case needs. If not, it skips or fails t.
 func (s *summary) canRun(t *testing.T, r rule, k testCase, complete bool) bool {
 	t.Helper()
 	missing := k.needs &^ s.have

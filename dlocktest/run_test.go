@@ -15,8 +15,8 @@ import (
 
 const configEnv = "DLOCKTEST_CONFIG"
 
-// Each of these configurations of a sound driver runs in a child process,
-// because Run may fail the test that calls it.
+// Each configuration of a sound driver runs in a child process, because Run may
+// fail.
 var configs = map[string]func(c *Config){
 	"only New": func(c *Config) {
 		*c = Config{New: configOf(func(s *faulty) { s.bare = true }).New, SessionTimeout: soundTimeout}
@@ -90,8 +90,8 @@ var configs = map[string]func(c *Config){
 	"loses a session once, in a release": func(c *Config) { *c = losing(1, faults.OpDelete) },
 }
 
-// losing returns a configuration in which the first n sessions that create or
-// release a node end at that request, as they might on a machine that stalls.
+// losing ends the first n sessions at the given request, as a stalling machine
+// might.
 func losing(n int32, in faults.Op) Config {
 	var left atomic.Int32
 	left.Store(n)
@@ -161,7 +161,7 @@ var runs = []struct {
 	{config: "loses a session once", cases: "rule07/delete-removes", passes: true,
 		says: []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses a session once, in a release", passes: true,
-		cases: "rule13/released-does-not-overtake-an-operator$", // closes the session before it can end by itself
+		cases: "rule13/released-does-not-overtake-an-operator$", // closes the session before its end shows
 		says:  []string{"attempt 1 failed after a session had ended by itself"}},
 	{config: "loses every session", cases: "rule07/delete-removes", says: []string{
 		"attempt 2 failed", "rule 7 (delete) broken",

@@ -86,7 +86,7 @@ var aheadSabotages = []sabotage{
 				return
 			}
 			holdBriefly()
-			var ahead []driver.Node // empty if the node is gone, to miss its removal
+			var ahead []driver.Node // empty if gone, to miss the removal
 			if there(r.s, r.queue, r.joined.Ahead[i].Name) {
 				ahead = append(ahead, r.joined.Ahead[i])
 			}
@@ -109,8 +109,7 @@ var aheadSabotages = []sabotage{
 		})},
 }
 
-// tells makes Create return, as the nodes ahead, the result of the given
-// function. Its arguments are the true nodes ahead and the new node.
+// tells makes Create return the result of a function as the nodes ahead.
 func tells(ahead func(ahead []driver.Node, own driver.Node) []driver.Node) plant {
 	return after(faults.OpCreate, func(r *request) { r.joined.Ahead = ahead(r.joined.Ahead, r.joined.Node) })
 }

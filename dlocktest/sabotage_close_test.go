@@ -96,8 +96,7 @@ func (s *faulty) leavesNodes() {
 
 var strayNode atomic.Int64
 
-// putStray adds a node that belongs to no session, as if a Create had reached
-// the store after its session ended.
+// putStray adds a node that belongs to no session, as a late Create might.
 func putStray(st *memdriver.Store, queue, prefix string) (name string) {
 	name = driver.FormatName(prefix, 1e9+strayNode.Add(1))
 	_ = st.Faults().PutNode(queue, name, nil)

@@ -107,8 +107,8 @@ var createSabotages = []sabotage{
 		}},
 }
 
-// losesCreates loses a Create each time that a conformance test asks for it.
-// The parameter after handles the loss, and makes a mistake.
+// losesCreates loses a Create when a test asks for it; after handles the loss
+// wrongly.
 func losesCreates(after handler) plant {
 	return func(s *faulty) {
 		losses := make(chan bool, 10)

@@ -104,8 +104,8 @@ var endSabotages = []sabotage{
 		}},
 }
 
-// firstSession makes all sessions share one session in the store. When that has
-// ended, the next Connect replaces it.
+// firstSession makes all sessions share one session in the store until that
+// session ends.
 type firstSession struct {
 	mu sync.Mutex
 	s  base
@@ -140,8 +140,8 @@ func endsLate(s *faulty) {
 	}()
 }
 
-// lease replaces the session's lease by one of the given term, counted from
-// when a heartbeat was sent or, if late is true, answered. Heartbeats overlap.
+// lease replaces the session's lease. If late, its term counts from a
+// heartbeat's answer.
 func (s *faulty) lease(term time.Duration, late bool) {
 	var mu sync.Mutex
 	var over error
@@ -198,8 +198,8 @@ func (s *faulty) lease(term time.Duration, late bool) {
 	}()
 }
 
-// purgedFirst makes Close remove the session from the store first, and then its
-// nodes, one by one. If the last session expires, its nodes stay.
+// purgedFirst makes Close remove the session first and then its nodes, one by
+// one.
 func purgedFirst(s *faulty) {
 	type live struct{ atomic.Int64 } // counts the sessions that have not ended
 	whole, nodes, others := s.cuts(), s.places(), inStore[live](s)

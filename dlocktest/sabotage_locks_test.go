@@ -8,8 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// lockSabotages are broken drivers that the cases for dlock's locks must catch,
-// in addition to the cases for the rules that these drivers break.
+// lockSabotages must be caught by the cases for dlock's locks, too.
 var lockSabotages = []sabotage{
 	{"always says that no node is ahead; seen in locks", "see rule 5", tells(nothing)},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13", overtaking(notItself)},

@@ -82,8 +82,8 @@ func shows(other func(driver.Node) driver.Node) plant {
 		}))
 }
 
-// renames changes the names of queues before each request, as if the driver
-// encoded them wrongly.
+// renames changes queue names before each request, as if the driver encoded
+// them wrongly.
 func renames(name func(string) string) plant {
 	return func(s *faulty) {
 		for op := faults.OpCreate; op <= faults.OpValue; op++ {

@@ -124,7 +124,7 @@ var releasedSabotages = []sabotage{
 		})},
 	{"announces a release before List shows it", "Redis: PUBLISH and DEL as two commands; a list from a replica that lags",
 		func(s *faulty) {
-			old := inStore[sync.Map](s) // each queue's nodes before its latest release, kept for a millisecond
+			old := inStore[sync.Map](s) // each queue's nodes before its latest release
 			s.onRelease(func(r *request) {
 				nodes, _ := s.base.List(r.ctx, r.queue)
 				old.Store(r.queue, nodes)
@@ -153,8 +153,7 @@ func (s *faulty) onRelease(f func(r *request)) {
 	})
 }
 
-// judges makes watches of a node ahead send Released at their end if isRelease
-// returns true, even if the node was not released.
+// judges makes watches send Released at their end if isRelease returns true.
 func (s *faulty) judges(isRelease func(r *request) bool) {
 	unarmed(s)
 	s.after(faults.OpWatch, func(r *request) {
@@ -162,9 +161,8 @@ func (s *faulty) judges(isRelease func(r *request) bool) {
 	})
 }
 
-// overtaking makes watches send Released after their own node is gone. The
-// given function decides for which watches, knowing the session and whether the
-// session itself has deleted the node.
+// overtaking makes watches send Released after their own node is gone, if fails
+// returns true.
 func overtaking(fails func(s *faulty, itself bool) bool) plant {
 	return watching(func(r *request, send func()) {
 		if send(); r.err != nil || len(r.ahead) == 0 || !there(r.s, r.queue, r.place.Name) {

@@ -77,8 +77,8 @@ func removesUnless(spared func(driver.NodeInfo) bool) plant {
 	})
 }
 
-// removesAsOwner makes Remove call the function remove with the session that
-// created the node, if that is known.
+// removesAsOwner makes Remove act as the session that created the node, if
+// known.
 func removesAsOwner(remove func(r *request, owner base, send func())) plant {
 	return func(s *faulty) {
 		owners := inStore[sync.Map](s)

@@ -44,7 +44,7 @@ var replaceSabotages = []sabotage{
 		})},
 	{"finds a replaced node by one old place only", "SQL: a column for the name that the node had before",
 		func(s *faulty) {
-			var names sync.Map // the last two names of each replaced node, by token
+			var names sync.Map // each replaced node's last two names, by token
 			s.after(faults.OpReplace, func(r *request) {
 				if r.now.Name != r.place.Name {
 					names.Store(r.place.Token, []string{r.place.Name, r.now.Name})

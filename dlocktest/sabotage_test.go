@@ -13,7 +13,7 @@ import (
 // sabotage is a driver with one deliberate mistake, which Run must catch.
 type sabotage struct {
 	does  string // completes "a driver that ..."
-	where string // stores or coding habits that lead drivers to this mistake
+	where string // stores or habits that cause this mistake
 	plant plant
 }
 
@@ -74,8 +74,7 @@ func TestSabotaged(t *testing.T) {
 	})
 }
 
-// errPlain returns an error that matches no error of package driver, as from a
-// driver that does not wrap them.
+// errPlain returns an error that matches no error of package driver.
 func errPlain(text string) error { return fmt.Errorf("store: %s", text) }
 
 func withPrefix(nodes []driver.Node, prefix string) (found []driver.Node) {

@@ -48,8 +48,8 @@ var tokenSabotages = []sabotage{
 		}},
 }
 
-// renumber makes Create return wrong tokens. The session remembers the right
-// tokens, by which it finds its nodes.
+// renumber makes Create return wrong tokens. The session finds nodes by the
+// right ones.
 func renumber(token func(r *request) int64) plant {
 	return all(unknowing, func(s *faulty) {
 		var real sync.Map

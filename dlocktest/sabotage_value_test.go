@@ -49,7 +49,7 @@ var valueSabotages = []sabotage{
 		})},
 	{"stores the value with its session", "etcd: a key with the lease; Redis: a key that expires",
 		func(s *faulty) {
-			setBy := inStore[sync.Map](s) // the session that set the value, by the token of its node
+			setBy := inStore[sync.Map](s) // the value's session, by its node's token
 			s.on(faults.OpSetValue, func(r *request, send func()) {
 				send()
 				setBy.Store(r.place.Token, s)
@@ -142,8 +142,8 @@ func (v *wrongValues) get(at string) wrongValue {
 	return v.of[at]
 }
 
-// valuesIf keeps values in wrongValues. SetValue checks its arguments as usual,
-// but the given function alone decides whether the contender may set a value.
+// valuesIf lets the given function alone decide whether a contender may set a
+// value.
 func valuesIf(allowed func(r *request) error) plant {
 	return wrongly(allowed, func(queue string) string { return queue })
 }

@@ -100,7 +100,7 @@ var watchSabotages = []sabotage{
 		stopping(func(s *faulty) func(twice bool) {
 			return func(twice bool) {
 				if twice {
-					select {} // a panic would end all tests, so hang instead
+					select {} // hang, because a panic would end all tests
 				}
 			}
 		})},
@@ -200,9 +200,8 @@ type sequence struct {
 
 func sequenceOf(queue string, n driver.Node) sequence { return sequence{queue, n.Seq, n.Epoch} }
 
-// announces makes watches miss removals that no session announces, such as
-// those by operators or by the expiry of a session. The returned function
-// reports whether the end or replacement of a Watch's nodes was announced.
+// announces makes watches miss removals by operators and expiry, which no
+// session announces.
 func (s *faulty) announces() (told func(r *request) bool) {
 	var mine sync.Map // the session's nodes, which Close announces
 	announced := inStore[sync.Map](s)
@@ -234,8 +233,7 @@ func (s *faulty) announces() (told func(r *request) bool) {
 	return told
 }
 
-// watchesOwn leaves only watches of own nodes intact: it calls spoil for each
-// watch, by name, of another session's node.
+// watchesOwn calls spoil for each watch, by name, of another session's node.
 func watchesOwn(spoil func(r *request)) plant {
 	return func(s *faulty) {
 		var mine sync.Map // the session's own nodes, by sequence
@@ -249,8 +247,7 @@ func watchesOwn(spoil func(r *request)) plant {
 	}
 }
 
-// watchGroups replaces each watch by the result of join. The key stands for the
-// queue or, for Watch, for the node that the function group returns.
+// watchGroups replaces each watch by the result of join, by queue or node.
 func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Watch) driver.Watch, group func(r *request) driver.Node) plant {
 	return func(s *faulty) {
 		var groups sync.Map
@@ -264,8 +261,7 @@ func watchGroups(join func(groups *sync.Map, key string, s *faulty, w driver.Wat
 	}
 }
 
-// stopping makes a watch's Stop first call the function stop. The argument
-// twice says whether Stop was called before.
+// stopping makes Stop first call stop; twice is true for a repeated Stop.
 func stopping(with func(s *faulty) (stop func(twice bool))) plant {
 	return func(s *faulty) {
 		stop := with(s)

@@ -13,8 +13,7 @@ import (
 	"github.com/dlock-go/dlock/memdriver"
 )
 
-// soundTimeout is the session timeout in these tests. It is short, because Run
-// waits for about fifteen session timeouts.
+// soundTimeout is short, because Run waits for about fifteen session timeouts.
 const soundTimeout = 300 * time.Millisecond
 
 // store wraps memdriver.Store. Its sessions are faulty if plant is not nil.
@@ -24,8 +23,8 @@ type store struct {
 	grace *atomic.Pointer[time.Time] // when sessions may begin again; nil without losses
 }
 
-// lose removes all sessions and nodes, without notifying the sessions. The
-// counter of tokens is not reset.
+// lose removes all sessions and nodes without notice, but keeps the counter of
+// tokens.
 func (s store) lose() {
 	wait := soundTimeout
 	var restore []func()
@@ -84,8 +83,8 @@ func ownerOf(s driver.Session) owner {
 	return o.(owner)
 }
 
-// configOf returns a configuration with an in-memory store and every hook.
-// Unless p is nil, the sessions are faulty.
+// configOf returns a configuration with every hook. Unless p is nil, its
+// sessions are faulty.
 func configOf(p plant) Config {
 	open := func(opts ...memdriver.Option) store {
 		return store{memdriver.New(append(opts, memdriver.WithSessionTimeout(soundTimeout))...), p, nil}
@@ -117,7 +116,7 @@ func configOf(p plant) Config {
 			faultyOf(s).reset()
 			ownerOf(s).Reset(ownerOf(s).inner)
 		},
-		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // no-op unless faulty: notices and replies share a connection
+		SilenceNotices: func(_ *testing.T, s driver.Session) { faultyOf(s).silenced() }, // no-op unless faulty: notices share the connection
 		LoseRequest: func(_ *testing.T, s driver.Session, op faults.Op) {
 			if !faultyOf(s).lose(op, false) {
 				ownerOf(s).LoseRequest(ownerOf(s).inner, op)
@@ -153,8 +152,7 @@ func configOf(p plant) Config {
 	}
 }
 
-// running records which cases are running, to check that these may run in
-// parallel. A case is running while it has a store.
+// running records which cases run, to check that these may run in parallel.
 type running struct {
 	mu    sync.Mutex
 	all   map[string]testCase // all cases, by the name of their subtest
@@ -166,7 +164,7 @@ func (r *running) begin(t *testing.T) {
 	_, name, _ := strings.Cut(t.Name(), "/")
 	k, isCase := r.all[name]
 	if !isCase {
-		return // t is not a case, but probes an ability or a hook
+		return // t probes an ability or a hook
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

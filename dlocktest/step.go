@@ -71,8 +71,8 @@ func await[T any](c *check, ch <-chan T, late string, args ...any) (value T, ope
 	return value, open
 }
 
-// together runs f in n goroutines that start at the same time, and waits for
-// them. If the case has failed, it then exits the calling goroutine.
+// together runs f in n goroutines at once and waits for them. If the case has
+// failed, together exits the caller's goroutine.
 func (c *check) together(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})

@@ -210,8 +210,8 @@ var valueCases = []testCase{
 			c.setValue(s, "still", still, "value")
 			c.delete(s, "q", p)
 			got := c.walk(s, "")
-			// Besides the queue still, Walk may return q, whose nodes are gone. It
-			// must not return a node in which the store keeps a queue's value.
+			// Walk may also return q, whose nodes are gone, but no node in
+			// which the store keeps a value.
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "q" })
 			if strings.Join(got, " ") != "still" {
 				c.errorf("Walk returned %q beside q, expected the queue still alone", got)
@@ -223,7 +223,7 @@ var valueCases = []testCase{
 		run: setLost(true)},
 	{name: "create-tells-the-time-that-read-tells", why: "a job planned for another day would run now", needs: needValue | needRead,
 		run: pair(func(c *check, a, b session) {
-			for range 3 { // the first Create in a queue may differ from later ones
+			for range 3 { // the first Create in a queue may differ
 				j := c.join(a, "q", writer, nil)
 				c.listAfterWrite(b, "q")
 				if info := c.read(b, "q", j.Name); !j.Created.IsZero() && !j.Created.Equal(info.Created) {

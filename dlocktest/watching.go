@@ -153,8 +153,8 @@ var (
 	}}
 )
 
-// endsWatches returns a case in which a watched node disappears, but not by a
-// release. Every watch must end (rule 6), and none may send Released (rule 13).
+// endsWatches returns a case in which a watched node disappears without a
+// release. Every watch must end without Released (rules 6 and 13).
 func endsWatches(end event) func(*check) {
 	return waiters(func(c *check, a, b session) {
 		for i := 0; i < 2 && !c.isEnding(a); i++ {
@@ -165,9 +165,8 @@ func endsWatches(end event) func(*check) {
 	})
 }
 
-// endsWatchByName checks watches of another session's node, such as observers
-// use. They may end early, but not in every round, because observers would then
-// list the queue all the time.
+// endsWatchByName checks watches as observers use. They may end early, but not
+// always, because observers would list the queue all the time.
 func endsWatchByName(ends ...event) func(*check) {
 	return pair(func(c *check, a, b session) {
 		early := 0

@@ -162,7 +162,7 @@ type link struct {
 	healed <-chan struct{} // closed unless the link is cut
 	delay  time.Duration   // of replies
 	op     faults.Op
-	fault  func(send func()) // handles the next request for op; may be nil
+	fault  func(send func()) // handles the next op request; may be nil
 	reset  func()            // ends the latest watch
 	silent *atomic.Bool      // whether the latest watch is silenced
 }
@@ -195,8 +195,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request sends a request over the link, with the link's delay. If is(op) is
-// true for the op of the link's fault, the fault handles the request instead.
+// request sends a request over the link. The link's fault handles the request
+// instead if is reports true for its op.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay

@@ -20,17 +20,17 @@ func Of(s driver.Session) *Requests {
 // DelayReplies and Pause. Each session of c must be a *session.Session or embed
 // one, and must have been begun with a store that [Wrap] returned.
 //
-// Unless the function network is nil, CutOff, Reset, SilenceNotices and
-// DelayReplies use the [Network] that it returns for the session. Otherwise
-// they use the store of [Wrap], which tests less: it does not break the
-// driver's own connections, and does not silence notices.
+// CutOff, Reset, SilenceNotices and DelayReplies use the [Network] that the
+// function network returns for the session. If network is nil, they use the
+// store of [Wrap], which tests less: the driver's own connections do not break,
+// and notices are not silenced.
 //
 // Requests and replies are lost between the session and the store of the
-// driver. The cases do not see whether a client library sends a request again
-// after its connection broke, so the driver must test that itself.
+// driver. The driver must test itself whether a client library sends a request
+// again after its connection broke.
 //
-// The function late returns the store through which a request that was delayed
-// by [Requests.Hold] arrives. If late is nil, this is the session's own store,
+// A request that was delayed by [Requests.Hold] arrives through the store that
+// the function late returns. If late is nil, this is the session's own store,
 // which works if the End method of that store closes nothing.
 func Set(c *dlocktest.Config, network func(driver.Session) *Network, late func(*testing.T, driver.Session) session.Store) {
 	c.LoseRequest = func(_ *testing.T, s driver.Session, op faults.Op) { Of(s).Lose(op, false) }

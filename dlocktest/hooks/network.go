@@ -20,8 +20,8 @@ type Network struct {
 	server  string
 	notices []byte
 
-	// linesMu is separate from mu to avoid a deadlock: the proxy holds a lock
-	// of its own when it opens lines, and methods call the proxy with mu held.
+	// A separate mutex avoids a deadlock: the proxy opens lines under a lock of
+	// its own, and methods call the proxy under mu.
 	linesMu sync.Mutex
 	lines   []*line // guarded by linesMu
 
@@ -36,13 +36,12 @@ type line struct {
 	silent  bool // guarded by Network.linesMu; nothing more is received
 }
 
-// NewNetwork returns a network without faults. The parameter notices is a text,
-// such as "LISTEN", that the session sends on the connections that receive
-// notices, and on no others. If it is empty, no connection receives notices.
+// NewNetwork returns a network without faults. The session sends the text
+// notices, such as "LISTEN", on the connections that receive notices, and on no
+// others. If the text is empty, no connection receives notices.
 //
-// Close the network when the session's Close returns or Connect fails, for
-// example in a type that embeds the *session.Session. A t.Cleanup runs too
-// late, because rule 11 counts the connections earlier.
+// Close the network when the session's Close returns or Connect fails. A
+// t.Cleanup runs too late, because rule 11 counts the connections earlier.
 func NewNetwork(server, notices string) (*Network, error) {
 	// Not testenv.Listen, which would keep a lock file open for each session.
 	l, err := net.Listen("tcp", "127.0.0.1:0")

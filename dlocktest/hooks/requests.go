@@ -19,7 +19,7 @@ type Requests struct {
 
 	mu     sync.Mutex
 	sender sender
-	healed chan struct{} // closed when a cut ends; nil if there is none
+	healed chan struct{} // closed when a cut ends; nil without one
 	resets int
 	delay  time.Duration
 }

@@ -9,15 +9,13 @@ import (
 	"github.com/dlock-go/dlock/dlocktest/lossweep"
 )
 
-// database is where the program under test stores its rows. A real database
-// would compare the token of each write with the greatest token that it has
-// seen.
+// database stores the rows of the program under test. A real database refuses
+// outdated tokens.
 type database interface {
 	Save(ctx context.Context, row string, token int64) error
 }
 
-// ship is the function under test. It sends the token of its lock with each
-// write, and returns the error of Unlock.
+// ship is the function under test. It sends its lock's token with each write.
 func ship(ctx context.Context, client *dlock.Client, db database) (err error) {
 	lock, err := client.RWMutex("stock/42").Lock(ctx)
 	if err != nil {

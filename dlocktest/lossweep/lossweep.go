@@ -26,12 +26,12 @@ var ErrStale = errors.New("lossweep: write refused: a greater token has been see
 // Run calls the function work in subtests, each with a new store: once without
 // a fault, and then for each moment at which work can lose its locks. There are
 // two subtests for each moment: the locks' sessions expire, or the process is
-// paused for longer than its sessions last. In further subtests, another client
-// holds one of the locks when work begins, or the store is down, for an hour.
+// paused for longer than they last. In further subtests, another client holds
+// one of the locks when work begins, or the store is down, for an hour.
 //
-// work must be deterministic, must take its locks with [Sweep.Client], and must
-// have ended all goroutines when it returns. It runs in a bubble of
-// testing/synctest. Without a fault it must return nil and write at least once.
+// work must be deterministic, take its locks with [Sweep.Client], and end all
+// goroutines before it returns. It runs in a bubble of testing/synctest.
+// Without a fault it must return nil and write at least once.
 func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 	t.Helper()
 	var base *Sweep
@@ -47,10 +47,10 @@ func Run(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 // is lost.
 type moment struct {
 	name           string
-	request, write int // lose the locks at this one, counted from 1; zero for never
+	request, write int // where the locks are lost; zero for never
 	pause          bool
 
-	lock string // another client holds this lock at the start; empty for none
+	lock string // held by another client; empty for none
 	down bool   // whether the store is down at the start
 }
 
@@ -66,12 +66,12 @@ type Sweep struct {
 
 	mu       sync.Mutex
 	requests []faults.Op
-	locks    []string // names of the locks, in the order of their first grants
+	locks    []string // lock names, in order of first grant
 	writes   int      // number of calls of Write and WriteToken
-	made     int      // number of writes that were neither refused nor late
+	made     int      // writes that were neither refused nor late
 	holds    map[int64]*hold
-	lost     bool     // whether the locks have been lost
-	hit      bool     // whether a lock was held when they were lost
+	lost     bool
+	hit      bool     // whether the loss hit a held lock
 	regained bool     // whether a lock was granted after the loss
 	problems []string // for the report
 	err      error    // what work returned
@@ -79,7 +79,7 @@ type Sweep struct {
 
 type hold struct {
 	held, lost bool
-	told       chan struct{} // closed when the client knows that the lock is no longer held
+	told       chan struct{} // closed when the client knows the hold ended
 }
 
 func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *Sweep) {
@@ -93,8 +93,7 @@ func play(t *testing.T, m moment, work func(t *testing.T, s *Sweep) error) (s *S
 }
 
 // obstruct keeps the function under test from getting a lock, if s.moment says
-// so. The obstruction ends when stop is called or, because the function may
-// wait for ever, after an hour.
+// so, for an hour or until stop is called.
 func (s *Sweep) obstruct() (stop func()) {
 	var end func()
 	switch {
@@ -190,7 +189,7 @@ func (s *Sweep) plan(_ context.Context, r faults.Request) faults.Fault {
 }
 
 // lose makes all clients lose their locks. Each returned channel is closed when
-// a client has noticed that it no longer holds one of the locks.
+// a client has noticed one of its losses.
 func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Lock()
 	s.lost = true
@@ -203,7 +202,7 @@ func (s *Sweep) lose() (told []<-chan struct{}) {
 	s.mu.Unlock()
 	if s.moment.pause {
 		s.store.Faults().PauseAll(time.Hour)
-		return nil // the process has just resumed, and has not noticed the loss yet
+		return nil // the process has not noticed the loss yet
 	}
 	s.store.Faults().ExpireAll()
 	return told
@@ -284,8 +283,8 @@ func callers() string {
 	return strings.Join(lines, ", called from ")
 }
 
-// report fails t if the tested function made a mistake. The parameter base is
-// the run without a loss, or nil if s is that run.
+// report fails t if the tested function made a mistake. base is the run without
+// a loss; nil if that is s.
 func (s *Sweep) report(t testing.TB, base *Sweep) *Sweep {
 	for _, p := range s.problems {
 		t.Error("lossweep: " + p)

@@ -26,8 +26,8 @@ func (r *recorder) Error(args ...any)                 { r.errors = append(r.erro
 func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
 func (r *recorder) Log(args ...any)                   { r.logs = append(r.logs, fmt.Sprint(args...)) }
 
-// found returns the failures and logs that Run would report for work, by the
-// name of the moment at which locks are lost.
+// found returns the failures and logs that Run would report, by the moment's
+// name.
 func found(t *testing.T, work func(t *testing.T, s *Sweep) error) (failures, logs map[string]string) {
 	t.Helper()
 	failures, logs = make(map[string]string), make(map[string]string)
@@ -61,8 +61,7 @@ func findsNothing(t *testing.T, work func(t *testing.T, s *Sweep) error) {
 
 func names(of map[string]string) []string { return slices.Collect(maps.Keys(of)) }
 
-// locked returns a function for Run to test, which calls work with a lock held.
-// It ignores the error of Unlock.
+// locked calls work with a lock held. It ignores the error of Unlock.
 func locked(work func(t *testing.T, s *Sweep, l *dlock.Lock) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").Lock(t.Context())
@@ -74,8 +73,7 @@ func locked(work func(t *testing.T, s *Sweep, l *dlock.Lock) error) func(*testin
 	}
 }
 
-// steps returns a function for Run that writes three times under a lock and
-// calls check before each write.
+// steps writes three times under a lock, and calls check before each write.
 func steps(check func(ctx context.Context, lock *dlock.Lock) error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return locked(func(t *testing.T, s *Sweep, l *dlock.Lock) (err error) {
 		defer func() { err = errors.Join(err, l.Unlock()) }()
@@ -147,8 +145,8 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
 }
 
-// unlocked returns a function for Run to test, which writes although TryLock
-// failed, if the error matches the parameter ignored.
+// unlocked writes although TryLock failed, if the error matches the parameter
+// ignored.
 func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
@@ -173,8 +171,8 @@ func TestAFunctionThatIgnoresTheErrorOfLockIsReported(t *testing.T) {
 	}
 }
 
-// In each run, another client holds only one of the locks, so that the function
-// still gets the locks that it takes before that one.
+// Another client holds only one lock per run, so work still gets the earlier
+// locks.
 func TestEachLockIsHeldByAnother(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		c := s.Client()
@@ -224,8 +222,7 @@ func TestAFunctionThatTriesAgainIsFine(t *testing.T) {
 	})
 }
 
-// Run must also try a loss at a request between two writes. Here, such requests
-// take and release a second lock.
+// Run must also try a loss at a request between two writes.
 func TestALossBeforeARequestIsReported(t *testing.T) {
 	failures, _ := found(t, locked(func(t *testing.T, s *Sweep, l *dlock.Lock) error {
 		inner, err := s.Client().RWMutex("inner").Lock(t.Context())
@@ -275,8 +272,7 @@ func TestAMomentThatDoesNotComeIsReported(t *testing.T) {
 	assert.Contains(t, failures["paused-at-write-1"], "this moment never came")
 }
 
-// A fake database may hold its mutex while it calls Write, even if other
-// goroutines wait for that mutex.
+// A fake database may hold its mutex while it calls Write.
 func TestWritesOfGoroutinesAndUnderAMutex(t *testing.T) {
 	failures, _ := found(t, func(t *testing.T, s *Sweep) error {
 		return s.Client().RWMutex("stock").WithLock(t.Context(), func(ctx context.Context, _ *dlock.Lock) error {
