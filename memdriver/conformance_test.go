@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 			return storeOf(s).Faults().HoldRequest(s, op)
 		},
 		Reset: func(_ *testing.T, s driver.Session) { storeOf(s).Faults().Reset(s) },
-		// A session has a single connection, so a network cannot lose
-		// notices of watches without losing everything else.
+		// A session has a single connection: a network cannot lose notices
+		// alone.
 		SilenceNotices: func(*testing.T, driver.Session) {},
 		DelayReplies: func(_ *testing.T, s driver.Session, d time.Duration) {
 			storeOf(s).Faults().DelayReplies(s, d)
@@ -59,8 +59,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// recorder remembers the store of each session, because most functions of a
-// dlocktest.Config receive only the session.
+// recorder remembers each session's store, because most Config functions
+// receive only the session.
 type recorder struct {
 	*memdriver.Store
 }

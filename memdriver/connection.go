@@ -18,8 +18,8 @@ type connection struct {
 	losses  []loss        // faults for future requests
 }
 
-// loss makes the next request of one kind fail. If committed is set, only the
-// reply is lost. If held is set, the request arrives later.
+// loss makes the next request for op fail. If committed is set, only the reply
+// is lost. If held is set, the request arrives later.
 type loss struct {
 	op        faults.Op
 	committed bool
@@ -48,7 +48,7 @@ func (c *connection) nextLoss(op faults.Op) (next loss, lost bool) {
 // The functions below must be called without the store's mutex.
 
 // transfer waits until a message sent at that time arrives: after half of
-// c.delay, but not during a cut. It returns false if quit is closed first.
+// c.delay and any cut. It returns false if quit closes first.
 func (c *connection) transfer(sent time.Time, quit <-chan struct{}) bool {
 	c.store.mu.Lock()
 	oneWay := c.delay / 2
@@ -85,9 +85,8 @@ func sleep(d time.Duration, quit <-chan struct{}) bool {
 	}
 }
 
-// roundTrip sends a request and waits for the reply. When the request arrives,
-// it calls the function serve with the store's mutex held. It returns false if
-// the request or the reply is lost, or if quit is closed first.
+// roundTrip sends a request, which calls serve under the store's mutex. It
+// returns false without a reply, or if quit closes first.
 func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func()) bool {
 	c.store.mu.Lock()
 	loss, lost := c.nextLoss(op)
@@ -110,7 +109,7 @@ func (c *connection) roundTrip(op faults.Op, quit <-chan struct{}, serve func())
 	case broke, lost:
 		return false
 	case replies > 0:
-		return sleep(replies, quit) // a cut that begins now is too late to stop the reply
+		return sleep(replies, quit) // a later cut cannot stop the reply
 	}
 	return c.transfer(time.Now(), quit) && !c.brokeSince(resets)
 }

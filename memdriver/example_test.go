@@ -79,7 +79,7 @@ func ExampleFaults_ExpireAll() {
 
 	err := client.RWMutex("stock/42").WithLock(context.Background(), func(ctx context.Context, _ *dlock.Lock) error {
 		store.Faults().ExpireAll()
-		<-ctx.Done() // a real program would be waiting for its database
+		<-ctx.Done() // stands for waiting for a database
 		return context.Cause(ctx)
 	})
 	fmt.Println("lost:", errors.Is(err, dlock.ErrLost))

@@ -55,8 +55,8 @@ func (f Faults) Drop(s driver.Session) { f.on(s, func(ms *session) { f.store.dro
 // CutOff cuts a session's connection until heal is called, like a network that
 // drops packets. Neither side is notified.
 //
-//   - Requests wait until the cut heals, and arrive then. This includes requests
-//     whose callers have given up.
+//   - Requests wait until the cut heals, and arrive then, even if their callers
+//     have given up.
 //   - Notices of watches wait in the same way.
 //   - If the cut lasts too long, the lease runs out, after three quarters of the
 //     session timeout at most. The session and its watches end then.
@@ -132,33 +132,31 @@ func (f Faults) DelayReplies(s driver.Session, d time.Duration) {
 	f.on(s, func(ms *session) { ms.conn.replies = d })
 }
 
-// Delay slows down a session's connection. Every later request, reply and
-// notice of a watch takes half of d, so a call takes d. Zero ends the delay,
-// except for messages already sent.
+// Delay makes every later request, reply and notice take half of d, so that a
+// call takes d. Zero ends the delay, except for messages already sent.
 //
 // A heartbeat gives up after a quarter of the session timeout. With a longer
-// delay, the session ends unless another request renews its lease. A request
-// continues even if its caller gives up.
+// delay, the session ends unless another request renews its lease. Requests
+// continue even if their callers give up.
 func (f Faults) Delay(s driver.Session, d time.Duration) {
 	f.on(s, func(ms *session) { ms.conn.delay = d })
 }
 
 // Pause simulates a pause of the session's process, or a sleep of its machine:
 // the clocks that the session reads jump ahead by d, but its timers have not
-// fired yet. If the lease has run out, Err therefore returns an error at once,
-// while Done closes later: with the session's next call, or after a quarter of
-// the lease's term at the latest.
+// fired yet. If the lease has run out, Err returns an error at once, while Done
+// closes with the session's next call, or after a quarter of the lease's term
+// at the latest.
 //
 // In the store, d has passed, too. If that exceeds the session timeout, the
-// store drops the session, and its nodes are gone when Pause returns.
+// session's nodes are gone when Pause returns.
 func (f Faults) Pause(s driver.Session, d time.Duration) { f.pause(d, f.session(s)) }
 
 // PauseAll pauses all sessions for d: see [Faults.Pause]. It is for tests of
 // programs that use locks, because all clients of such a program usually share
-// one process and pause together. It returns at once. After a pause that is
-// longer than the session timeout, every lock is lost: Lock.Err says so at
-// once, but Lost and the lock's contexts close later, as in a process that has
-// just woken up.
+// one process. It returns at once. After a pause longer than the session
+// timeout, every lock is lost: Lock.Err says so at once, but Lost and the
+// lock's contexts close later.
 func (f Faults) PauseAll(d time.Duration) { f.pause(d, f.all()...) }
 
 func (f Faults) pause(d time.Duration, all ...*session) {

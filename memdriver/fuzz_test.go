@@ -47,8 +47,7 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// The queue must stay in order, and List must return the node if
-// driver.ParseName accepts its name.
+// The queue must stay in order and include the node if its name is valid.
 func FuzzForeignNode(f *testing.F) {
 	for _, s := range []string{"readme", "x-0000000000", "x-0000000005", "x-999999999999999999", "", "a/b-0000000001", "\x1b-0000000007", "web1-W-0000000001"} {
 		f.Add("q", s, []byte("x"))

@@ -28,9 +28,8 @@ type Driver struct{}
 // session timeout of this connector, 10s by default. Connectors of the same
 // store may have different timeouts.
 //
-// If a parameter is unknown, repeated or malformed, the error names it. No
-// error quotes the data source name, which may be meant for another driver and
-// contain a password.
+// Errors name an unknown, repeated or malformed parameter. They never quote the
+// data source name, which may contain a password.
 func (Driver) OpenConnector(text string) (driver.Connector, error) {
 	name, query, _ := strings.Cut(text, "?")
 	if strings.Contains(name, "://") {

@@ -14,7 +14,7 @@ const idleQueues = 1024
 
 type queue struct {
 	name  string
-	epoch int64 // changes when the queue is recreated or its sequences start over
+	epoch int64 // changes whenever the sequences start over
 	next  int64
 	nodes []*node // in order of creation
 }
@@ -23,8 +23,8 @@ type node struct {
 	driver.Node
 	token     int64   // fencing token, unique in the store
 	owner     *record // nil for foreign nodes
-	call      int64   // number of the owner's Create that made the node, from 1
-	contender bool    // whether List shows the node; false for some nodes of other programs
+	call      int64   // number of the owner's Create, from 1
+	contender bool    // whether List shows the node
 	data      []byte
 	created   time.Time
 }
@@ -86,8 +86,8 @@ func (st *Store) find(queue string, match func(*node) bool) (*queue, *node) {
 	return nil, nil
 }
 
-// add appends a node to its queue and assigns the next token (rules 1 and 3 of
-// package driver: order and tokens). The caller must then call updateIdle.
+// add appends a node to its queue and assigns the next token. The caller must
+// then call updateIdle.
 func (st *Store) add(q *queue, n *node) {
 	st.tokens++
 	n.token, n.created = st.tokens, time.Now()
@@ -105,9 +105,8 @@ func (st *Store) remove(q *queue, n *node, why driver.Cause) {
 	st.updateIdle(q)
 }
 
-// updateIdle records whether q is empty. If more than idleQueues queues are
-// empty, it forgets the one that has been empty longest. Otherwise a program
-// that uses a new name for each lock would leak memory.
+// updateIdle forgets the queue that has been empty longest if too many are
+// empty. Otherwise new lock names would leak memory.
 func (st *Store) updateIdle(q *queue) {
 	if i := slices.Index(st.idle, q); i >= 0 {
 		st.idle = slices.Delete(st.idle, i, i+1)

@@ -38,25 +38,24 @@ var (
 // session is the client's side of a session. record is the store's side.
 type session struct {
 	store   *Store
-	record  *record // identifies the session; its fields belong to the store
+	record  *record // its fields belong to the store
 	timeout time.Duration
 	lease   *driver.Lease
 	creates atomic.Int64
-	ended   chan struct{} // closed when the lease and all watches have ended
+	ended   chan struct{} // closed when lease and watches have ended
 	watches watches.Set
 
 	background sync.WaitGroup
 
 	// The fields below are guarded by the store's mutex.
 	conn    connection
-	inbox   []notice // notices that the store has sent but the session has not received
-	stopped bool     // whether the lease has ended: nothing is served or spawned then
-	closed  bool     // whether the store has confirmed the end of the session
+	inbox   []notice // notices on their way to the session
+	stopped bool     // the lease has ended; serve and spawn nothing
+	closed  bool     // whether the store has confirmed the end
 }
 
-// The lease must end before the store drops the session (rule 8 of package
-// driver). Its term is therefore a quarter shorter than the session timeout,
-// and starts when the request was sent, not when it arrived.
+// The lease must end before the store drops the session (rule 8). Its term is
+// therefore shorter and starts when the request was sent.
 func newSession(st *Store, r *record, sent driver.Instant) *session {
 	s := &session{
 		store:   st,
@@ -104,14 +103,13 @@ func (s *session) Create(ctx context.Context, queue string, n driver.NodeSpec) (
 		return j, err
 	})
 	if errors.Is(err, errNoAnswer) {
-		s.cleanUp(call, queue) // this removes the node, which ends the watch as well
+		s.cleanUp(call, queue) // removes the node, which ends the watch
 	}
 	return j, err
 }
 
 // cleanUp removes the node of a Create whose outcome is unknown, even if that
-// Create arrives later (rule 4 of package driver). It retries until the store
-// confirms, or the lease ends.
+// Create arrives later (rule 4 of package driver).
 func (s *session) cleanUp(call int64, queue string) {
 	s.spawn(func() {
 		for s.lease.Err() == nil {
@@ -217,7 +215,7 @@ func (s *session) Close() error {
 // keepLease sends heartbeats until the lease ends. After that, the session
 // serves no request and starts no goroutine.
 func (s *session) keepLease() {
-	s.lease.Run(func(ctx context.Context) error { // a failed heartbeat is not repeated: the next follows soon
+	s.lease.Run(func(ctx context.Context) error { // no retries: the next heartbeat follows soon
 		return s.do(ctx, request{op: faults.OpHeartbeat}, func() error { return nil })
 	})
 	s.watches.End()
@@ -245,7 +243,7 @@ func (s *session) spawnLocked(f func()) bool {
 type request struct {
 	op      faults.Op
 	queue   string
-	name    string // name of the node, or the prefix of a Walk
+	name    string // the node's name, or Walk's prefix
 	invalid error  // why the request must not be sent
 }
 
@@ -270,10 +268,8 @@ func (s *session) do(ctx context.Context, req request, serve func() error) error
 	return err
 }
 
-// ask sends a request and returns the answer. The function serve is called with
-// the store's mutex held. Any answer renews the lease as of the time of sending
-// (rule 8). After errNoAnswer, the store may have served the request, may serve
-// it later, or never.
+// ask sends a request and returns the answer. After errNoAnswer, the store may
+// have served the request, may serve it later, or never.
 func ask[T any](ctx context.Context, s *session, req request, serve func() (T, error)) (answer T, err error) {
 	if req.invalid != nil {
 		return answer, req.failed(req.invalid)

@@ -30,7 +30,7 @@ type Store struct {
 	sessions []*session // sessions not yet dropped
 	requests map[faults.Op]int64
 
-	cuts   int           // number of calls of Faults.Down that have not healed yet
+	cuts   int           // calls of Faults.Down not yet healed
 	healed chan struct{} // closed and replaced whenever a cut heals
 }
 
@@ -80,7 +80,7 @@ type record struct {
 	heard     time.Time // when the latest request arrived
 	expiry    *time.Timer
 	gone      bool
-	cleanedUp map[int64]bool // Creates to refuse, by number: their clean-up came first
+	cleanedUp map[int64]bool // Creates whose clean-up came first, by number
 }
 
 func (st *Store) expire(r *record) {
@@ -128,8 +128,8 @@ func (st *Store) drop(r *record) {
 	}
 }
 
-// create (rules 1, 2, 3 and 5 of package driver) stores the number of the call
-// in the node, so that cleanUp can find the node.
+// create stores the number of the call in the node, so that cleanUp can find
+// the node.
 func (st *Store) create(r *record, call int64, queue string, made driver.NodeSpec) (driver.Joined, error) {
 	if r.cleanedUp[call] {
 		delete(r.cleanedUp, call)
@@ -170,8 +170,8 @@ func (st *Store) cleanUp(r *record, call int64, queue string) {
 	r.cleanedUp[call] = true
 }
 
-// delete finds the node by its token, because a Replace changes the name (rules
-// 7 and 12). Only a node's owner may release it (rule 13).
+// delete finds the node by its token, because a Replace changes the name. Only
+// a node's owner may release it.
 func (st *Store) delete(r *record, queue string, p driver.Place, why driver.Cause) error {
 	q, n := st.find(queue, withToken(p))
 	switch {
@@ -214,7 +214,7 @@ func (st *Store) replace(r *record, queue string, p driver.Place, prefix string)
 // storedValue is the value set by SetValue for a queue. It outlives the queue.
 type storedValue struct {
 	value []byte
-	token int64 // the token of the node that set the value
+	token int64 // of the node that set the value
 }
 
 func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte) error {
@@ -232,7 +232,7 @@ func (st *Store) setValue(r *record, queue string, p driver.Place, value []byte)
 }
 
 // allInQueue reports whether the node of p and all nodes in ahead still exist.
-// It finds them by name. If p has a token, the node must have it, too.
+// If p has a token, that must match, too.
 func (st *Store) allInQueue(queue string, p driver.Place, ahead []driver.Node) bool {
 	_, own := st.find(queue, withName(p.Name))
 	if own == nil || p.Token != 0 && p.Token != own.token {

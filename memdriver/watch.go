@@ -37,7 +37,7 @@ func (s *session) WatchQueue(ctx context.Context, queue string) (driver.Watch, e
 // notice is the store's message to a session that a watched queue has changed.
 type notice struct {
 	queue string
-	gone  driver.Node // the removed or replaced node; zero if one was added
+	gone  driver.Node // removed or replaced; zero if one was added
 	why   driver.Cause
 	sent  time.Time
 }

@@ -22,8 +22,8 @@ func TestReleasedIsNotSentAfterTheEndOfTheOwnNode(t *testing.T) {
 			w := watch(t, waiter, own, held.Node)
 			require.True(t, st.Faults().RemoveNode(queue, own.Name))
 			if delay > 0 {
-				// The delay ends while the notice of the removal is in flight.
-				// The notice of the release must not overtake it.
+				// The notice of the release must not overtake the notice of the
+				// removal.
 				st.Faults().Delay(waiter, 0)
 			}
 			require.NoError(t, holder.Delete(background, queue, held, driver.Released))
