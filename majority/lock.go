@@ -25,12 +25,12 @@ type Lock struct {
 	contexts sync.Map        // live contexts: from each parent to its *child
 	over     context.Context // ends with the hold
 	end      context.CancelFunc
-	joins    sync.WaitGroup // running calls of rejoin; none begins after the hold
+	joins    sync.WaitGroup // calls of rejoin; none begins after the hold
 
 	mu    sync.Mutex    // guards the fields below
-	locks []*dlock.Lock // by store; nil where the lock is not held
-	first *dlock.Lock   // other callers wait in the queue of this lock
-	ended func(error)   // runs the Lost or Released hook; nil after claimEnd
+	locks []*dlock.Lock // by store; nil where not held
+	first *dlock.Lock   // other callers wait in its queue
+	ended func(error)   // reports Lost or Released; nil after claimEnd
 }
 
 type child struct {
@@ -118,9 +118,8 @@ func (l *Lock) check() error {
 	return err
 }
 
-// rejoin takes the lock in a store that has lost it, or that was unreachable at
-// the grant, so that a long hold survives if the stores restart one by one. It
-// waits before the first request, so that short holds send none.
+// rejoin takes the lock again in a store without it, so that a long hold
+// survives if the stores restart one by one.
 func (l *Lock) rejoin(store int) {
 	l.mu.Lock()
 	if l.over.Err() != nil {
@@ -131,7 +130,7 @@ func (l *Lock) rejoin(store int) {
 	l.mu.Unlock()
 	defer l.joins.Done()
 	for {
-		await(l.over.Done(), joinFor)
+		await(l.over.Done(), joinFor) // so that short holds send no request
 		one, err := l.stores[store].Lock(l.over)
 		switch {
 		case err == nil && l.adopt(store, one):
@@ -145,9 +144,8 @@ func (l *Lock) rejoin(store int) {
 	}
 }
 
-// adopt adds a lock that rejoin has taken, if the other locks still exist in a
-// majority of all stores. If fewer stores confirm their locks, another caller
-// may have held a majority meanwhile. The new lock would hide this.
+// adopt adds a lock taken by rejoin if a majority of stores confirm their
+// locks. Otherwise another caller may have held a majority meanwhile.
 func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 	confirmed := 0
 	for i, other := range l.All() {
@@ -168,7 +166,7 @@ func (l *Lock) adopt(store int, one *dlock.Lock) bool {
 		l.first = one
 	}
 	l.locks[store] = one
-	_ = old.Unlock() // the old lock is already lost, so Unlock sends no request
+	_ = old.Unlock() // sends no request, because old is lost
 	return true
 }
 
@@ -212,11 +210,11 @@ func held(locks []*dlock.Lock) error {
 	return joinHeld(locks, errs)
 }
 
-// Context returns a child of parent that is cancelled when too few stores hold the
-// lock, because of a loss or of Unlock. Its context.Cause then matches dlock.ErrLost
-// or dlock.ErrNotHeld. Run the work that the lock protects under this context. Calls
-// with it re-enter no lock. A nil parent counts as context.Background. Calls with
-// the same parent share a context; [dlock.Lock.Context] says for how long.
+// Context returns a child of parent that is cancelled when too few stores hold
+// the lock, because of a loss or Unlock. Its context.Cause then matches
+// dlock.ErrLost or dlock.ErrNotHeld. Run the protected work under it. Calls
+// with it re-enter no lock. A nil parent counts as context.Background. Calls
+// with the same parent share a context; [dlock.Lock.Context] says for how long.
 func (l *Lock) Context(parent context.Context) context.Context {
 	if parent == nil {
 		parent = context.Background()
@@ -246,13 +244,13 @@ func (l *Lock) endContexts(cause error) {
 }
 
 // Unlock unlocks the lock in all stores at the same time, except that the store
-// in whose queue other callers wait comes last. Unlock blocks as
+// in whose queue other callers wait comes last. It blocks as
 // [dlock.Lock.Unlock] does.
 //
 // The error matches those of each Unlock that failed. If the lock was held to
-// the end in a majority, losses in other stores are no error. Whatever Unlock
-// returns, the lock is no longer held and its contexts are cancelled. Hooks run
-// on goroutines that Unlock starts, so a panic in a hook ends the program.
+// the end in a majority, losses in other stores are no error. In any case, the
+// lock is no longer held and its contexts are cancelled. A panic in a hook ends
+// the program, because hooks run on new goroutines.
 func (l *Lock) Unlock() (err error) {
 	ended := l.claimEnd()
 	defer func() { ended(err) }()
@@ -275,9 +273,9 @@ func (l *Lock) Unlock() (err error) {
 	unlocked := make(chan struct{})
 	go func() {
 		defer close(unlocked)
-		_ = others.Wait() // the errors are in errs; Wait would return only one
+		_ = others.Wait() // the errors are in errs
 	}()
-	await(unlocked, lingerFor) // wait only briefly, so that a silent store does not delay the next holder
+	await(unlocked, lingerFor) // wait briefly in case a store is silent
 	if i := slices.Index(locks, l.first); i >= 0 {
 		errs[i] = l.first.Unlock()
 	}

@@ -25,9 +25,8 @@ const (
 // Mutex is an exclusive lock in several independent stores. A caller holds it
 // while it holds the lock in more than half of the stores.
 //
-// All calls wait in the queue of the first store that they can reach, and then
-// take the lock in the other stores at the same time. So the Mutex is granted in
-// order of arrival, unless stores fail.
+// All calls wait in the queue of the first store that they can reach, so the
+// Mutex is granted in order of arrival, unless stores fail.
 //
 // A Mutex is safe for concurrent use. Its fields must not be changed after the
 // first call.
@@ -49,13 +48,15 @@ type Mutex struct {
 // the queue of one store. If the client loses its session with that store and
 // gets no new one within a second, Lock tries the next store.
 //
-// The error matches those that the stores have returned. It also matches
-// dlock.ErrTimeout after the deadline of ctx, dlock.ErrUnavailable if the
-// unavailable stores could have completed a majority, and dlock.ErrClosed if
-// one of the clients is closed. On error no node stays, as after an error of
-// [dlock.RWMutex.Lock].
+// The error matches those that the stores have returned, and
 //
-// A ctx of [Lock.Context] or [dlock.Lock.Context] does not make Lock re-enter.
+//   - dlock.ErrTimeout after the deadline of ctx,
+//   - dlock.ErrUnavailable if the unavailable stores could have completed a
+//     majority,
+//   - dlock.ErrClosed if one of the clients is closed.
+//
+// On error no node stays, as after an error of [dlock.RWMutex.Lock]. A ctx of
+// [Lock.Context] or [dlock.Lock.Context] does not make Lock re-enter.
 //
 // The hooks of the first client report on the Mutex as a whole: Started,
 // Granted, Failed, Released and Lost, with the Recipe "majority". The hooks of
@@ -111,7 +112,7 @@ func (m *Mutex) repeat(ctx context.Context, stores []*dlock.RWMutex, lock func(*
 		if once || ctx.Err() != nil || r.isHopeless() {
 			return nil, r.failed(ctx)
 		}
-		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // once ctx has ended, a round would not learn why it fails
+		if await(ctx.Done(), rand.N(joinFor/4)); ctx.Err() != nil { // another round would not learn why it fails
 			return nil, r.failed(ctx)
 		}
 	}

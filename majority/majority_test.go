@@ -32,7 +32,7 @@ type stores struct {
 	*testing.T
 	all      []*memdriver.Store
 	requests atomic.Int64 // requests other than Connect and Close
-	sessions sync.Map     // the latest driver.Session by host and store, such as "web1 0"
+	sessions sync.Map     // latest driver.Session by names like "web1 0"
 }
 
 type recorder struct {
@@ -95,8 +95,8 @@ func (w *stores) lock(m *majority.Mutex) *majority.Lock {
 	return l
 }
 
-// locking calls Lock on a goroutine, and returns once that call has returned or
-// is blocked.
+// locking calls Lock on a goroutine, and returns once the call is blocked or
+// done.
 func (w *stores) locking(m *majority.Mutex) <-chan *majority.Lock {
 	granted := make(chan *majority.Lock, 1)
 	go func() {
@@ -169,8 +169,7 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 	})
 }
 
-// The holder learns of the loss in one store first. If it just took the lock
-// there again, it would never find out that it has lost the majority.
+// A holder that just took the lock again would miss the loss of its majority.
 func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		for i := 1; i < 5; i++ {
@@ -348,7 +347,7 @@ func TestTryLockThatLosesWhatItHasIsUnavailable(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		clients := w.clients("web1")
 		granted := &recipes.Trace{Granted: func(context.Context, recipes.GrantedInfo) {
-			synctest.Wait() // wait until the locks in the other stores are granted, too
+			synctest.Wait() // until the other stores grant their locks
 			w.all[0].Faults().ExpireAll()
 			w.all[1].Faults().ExpireAll()
 			synctest.Wait()
@@ -413,8 +412,7 @@ func TestContextsOfOneParentAreShared(t *testing.T) {
 	})
 }
 
-// Once a call has found the first store down, later calls must begin with the
-// next store.
+// Calls after the first must begin with a store that is up.
 func TestAFirstStoreThatIsDownDelaysNoCall(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		up := w.all[0].Faults().Down()
@@ -450,8 +448,7 @@ func TestALockOfAMajorityIsPrinted(t *testing.T) {
 	})
 }
 
-// Two calls each hold a store that the other needs. Each gives up after a
-// random time, and the other then gets its store.
+// Two calls each hold a store that the other needs, until one gives up.
 func TestOneOfTwoCallsThatKeepEachOtherOutGivesIn(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
 		third, err := w.clients("web0")[2].RWMutex("q").Lock(bg)
@@ -501,7 +498,7 @@ func TestMajorityWorksWhileAStoreRefusesTheClient(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(10*soon, func() { assert.NoError(t, held.Unlock()) })
 		require.NoError(t, w.lock(m).Unlock(), "after several rounds")
-		for range 20 { // repeat until the back-off before a Connect outlasts a call
+		for range 20 { // until a Connect's back-off outlasts a call
 			l, err := m.TryLock(bg)
 			require.NoError(t, err)
 			require.NoError(t, l.Unlock())
@@ -523,7 +520,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, limit)
 		defer cancel()
 		up := make(chan func(), 1)
-		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // m.Lock can take the lock only in this store
+		time.AfterFunc(limit/2, func() { up <- w.all[0].Faults().Down() }) // the only store whose lock is free
 		began := time.Now()
 		_, err := m.Lock(ctx)
 		require.ErrorIs(t, err, dlock.ErrTimeout)
@@ -532,7 +529,7 @@ func TestASilentStoreDoesNotKeepAMajorityBeyondItsDeadline(t *testing.T) {
 		for _, l := range others {
 			require.NoError(t, l.Unlock())
 		}
-		time.Sleep(soon) // wait until the node in the first store is removed
+		time.Sleep(soon) // until the first store's node is removed
 		for _, s := range w.all {
 			assert.Zero(t, s.Stats().Nodes)
 		}

@@ -18,11 +18,11 @@ type round struct {
 	stores  []*dlock.RWMutex
 	lock    func(*dlock.RWMutex, context.Context) (*dlock.Lock, error)
 	held    []*dlock.Lock
-	errs    []error // why held has no Lock for this store; nil until the store answers
+	errs    []error // why held has no Lock; nil until answered
 }
 
-// run returns the Lock of a majority of the stores. If it cannot get a
-// majority, it unlocks the locks that it has taken and returns nil.
+// run returns the Lock of a majority of the stores. Without a majority, it
+// unlocks what it has taken and returns nil.
 func (r *round) run(ctx context.Context) *Lock {
 	first := r.takeFirst(ctx)
 	if first == nil {
@@ -38,14 +38,14 @@ func (r *round) run(ctx context.Context) *Lock {
 	unlocked := make(chan struct{})
 	go func() {
 		defer close(unlocked)
-		_ = l.Unlock() // nodes that stay for now are removed in the background
+		_ = l.Unlock() // remaining nodes are removed in the background
 	}()
 	await(unlocked, lingerFor) // wait only briefly, because ctx may have ended
 	return nil
 }
 
-// takeFirst takes the lock in the first store that can be reached. All calls
-// wait in the queue of that store, so they seldom block each other.
+// takeFirst takes the lock in the first reachable store. Since all calls wait
+// in the queue of that store, they seldom block each other.
 func (r *round) takeFirst(ctx context.Context) *dlock.Lock {
 	for _, i := range r.downLast() {
 		r.held[i], r.errs[i] = r.lockWhileConnected(ctx, i)
@@ -88,9 +88,8 @@ func (r *round) lockWhileConnected(ctx context.Context, store int) (*dlock.Lock,
 	return r.lock(r.stores[store], ctx)
 }
 
-// takeOthers takes the lock in the other stores, all at the same time. Two
-// calls may each hold stores that the other one needs. The time limit is
-// random, so that one call gives up first and the other gets its majority.
+// takeOthers takes the lock in the other stores at once. Its random time limit
+// lets one of two rival calls give up first.
 func (r *round) takeOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinFor/2+rand.N(joinFor))
 	defer cancel()
@@ -162,10 +161,8 @@ func (r *round) expectsMore() bool {
 
 var errTwins = errors.New("two clients use one store")
 
-// findTwins finds clients that use the same store: a record with the same
-// random ID is in the queues of both. The check is best effort: undetected
-// twins may keep a call from getting a majority, but two callers never have one
-// at the same time.
+// findTwins finds clients of the same store, whose queues share a record's
+// random ID. Undetected twins cannot let two callers hold a majority.
 func (r *round) findTwins(ctx context.Context) {
 	if !slices.ContainsFunc(r.errs, contended) {
 		return
