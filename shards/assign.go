@@ -17,11 +17,8 @@ func members(queue []dlock.Contender) (nodes []string) {
 	return nodes
 }
 
-// assign returns, for each of n shards, the index of the member that gets it,
-// or nil if there are no members. It uses rendezvous hashing with bounded
-// loads: in the order of the hashes of all pairs, each shard goes to the first
-// member that does not yet have its share of n, rounded up. All processes must
-// compute the same, whatever version of this package they run.
+// assign returns the index of each shard's member, by rendezvous hashing with
+// bounded loads. It must never change, because all processes must agree.
 func assign(members []string, n int) []int {
 	if len(members) == 0 {
 		return nil

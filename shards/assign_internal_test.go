@@ -37,8 +37,8 @@ func TestTheAssignmentNeverChanges(t *testing.T) {
 	assert.Equal(t, []int{1, 0, 2, 1, 0, 0, 2, 1, 2, 1}, assign(members, 10))
 }
 
-// When one of m members leaves, n/m shards must move on average. More shards
-// move because assign limits how many shards a member can have.
+// About n/m shards should move, and some more because assign limits a member's
+// load.
 func TestAboutOnePartMovesOnAChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const changes = 30

@@ -27,7 +27,7 @@ func ExampleRun() {
 			fmt.Println("working on all shards")
 			stop()
 		}
-		<-ctx.Done() // stands for the work, which sends lock.Token() with each write
+		<-ctx.Done() // stands for work that sends lock.Token()
 		return nil
 	})
 	fmt.Println(err)

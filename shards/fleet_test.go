@@ -21,8 +21,7 @@ import (
 // sessionTimeout is the default of memdriver.
 const sessionTimeout = 10 * time.Second
 
-// fleet is a group of workers on one store, in virtual time. It fails the test
-// as soon as two workers work on the same shard.
+// fleet fails the test as soon as two of its workers work on one shard.
 type fleet struct {
 	*testing.T
 	store *memdriver.Store
@@ -56,7 +55,7 @@ func inFleet(t *testing.T, n int, f func(f *fleet)) {
 type worker struct {
 	*dlock.Client
 	name   string
-	slow   time.Duration // how long its work goes on after its context has ended
+	slow   time.Duration // how long work outlasts its context
 	leave  context.CancelFunc
 	result chan error
 	mu     sync.Mutex
@@ -135,15 +134,14 @@ func (f *fleet) workOf(w *worker) shards.Work {
 		f.begin(w.name, shard, lock)
 		<-ctx.Done()
 		if w.slow > 0 && lock.Err() == nil {
-			time.Sleep(w.slow) // after a loss, work has to end at once
+			time.Sleep(w.slow) // but after a loss, work ends at once
 		}
 		f.end(shard, lock)
 		return ctx.Err()
 	}
 }
 
-// begin fails the test if the shard has a worker already, unless that worker
-// has just lost its lock and is about to end.
+// begin fails the test if the shard has a worker that holds its lock.
 func (f *fleet) begin(worker string, shard int, lock *dlock.Lock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Go 1.26's race detector crashes if two threads run timers of one synctest
-	// bubble (golang.org/issue/78156), and these tests fire thousands at once.
+	// bubble (golang.org/issue/78156).
 	runtime.GOMAXPROCS(1)
 	os.Exit(leakcheck.After(m.Run()))
 }

@@ -26,15 +26,15 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 // own goroutine. Run stops when ctx ends, or after an error that retries cannot
 // cure. It returns once all calls of work have returned.
 //
-// All processes must pass the same n. If they do not, there is still at most one
-// worker on a shard, but some shards may have none.
+// All processes must pass the same n. If they do not, there is still at most
+// one worker on a shard, but some shards may have none.
 //
 // While work runs, its process holds the lock name/<shard>. The context passed
 // to work comes from [dlock.Lock.Context]. It ends when ctx ends, when the
 // shard moves to another process, and when the lock is lost, in which case its
-// cause matches dlock.ErrLost. Run gives the lock back once work has returned.
-// Until then the next process waits, so work should return soon, but not before
-// all goroutines that it has started have ended.
+// cause matches dlock.ErrLost. The next process waits until work has returned,
+// so work should return soon, but not before all goroutines that it has started
+// have ended.
 //
 // When work returns:
 //
@@ -43,8 +43,8 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 //     the lock again and calls work again.
 //   - Otherwise, if work returns nil, Run calls it again with the same lock, at
 //     least a second after the previous call. So work may be one step of a job.
-//   - Otherwise, Run ends: it gives up all shards, and returns the error, which
-//     names the shard.
+//   - Otherwise, Run gives up all shards and returns the error, which names the
+//     shard.
 //
 // If work panics, the lock is given back and the panic ends the program.
 //
@@ -58,9 +58,9 @@ type Work func(ctx context.Context, lock *dlock.Lock, shard int) error
 // dlock.ErrUnlock. Run also returns an error if n is below 1, work is nil, or
 // the name is bad (dlock.ErrBadName).
 //
-// The name and the names below it should have no other use. A process that holds
-// the lock of the name exclusively keeps new workers from joining. WithTimeout,
-// WithMaxQueue and WithMaxHold of the client have no effect here.
+// The name and the names below it should have no other use. A process that
+// holds the lock of the name exclusively keeps new workers from joining.
+// WithTimeout, WithMaxQueue and WithMaxHold of the client have no effect here.
 // Several calls of Run in one process count as several workers.
 func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) error {
 	switch {
@@ -81,7 +81,7 @@ func Run(ctx context.Context, c *dlock.Client, name string, n int, work Work) er
 }
 
 type runner struct {
-	ctx    context.Context // ends with the ctx of Run, and after an error
+	ctx    context.Context // ends with Run's ctx or an error
 	client *dlock.Client
 	name   string
 	work   Work
@@ -91,16 +91,15 @@ type runner struct {
 
 type shard struct {
 	stop  context.CancelCauseFunc // nil unless this process works on the shard
-	ended <-chan struct{}         // closed when its goroutine has returned; nil if there was none
+	ended <-chan struct{}         // closed when its goroutine returns; may be nil
 }
 
 func (r *runner) lock(name string) *dlock.RWMutex {
 	return r.client.RWMutex(name, dlock.WithTimeout(0), dlock.WithMaxQueue(0), dlock.WithMaxHold(0))
 }
 
-// takePart makes this process a worker, and does so again after each loss of
-// its session. When ctx ends, the process ceases to be a worker before its work
-// has returned, so that others queue for the shards early.
+// takePart makes this process a worker, again after each lost session. When ctx
+// ends, others may queue before this process's work has returned.
 func (r *runner) takePart() error {
 	workers := r.lock(r.name)
 	return repeat(r.ctx, func() error {
@@ -125,8 +124,8 @@ func (r *runner) follow(workers *dlock.RWMutex, member *dlock.Lock) (err error) 
 	return err
 }
 
-// divide starts and stops work so that this process works on the shards of the
-// node self, or on none if that node is not listed.
+// divide starts and stops work so that this process serves the shards of the
+// node self, or none if self is not listed.
 func (r *runner) divide(nodes []string, self string, cause error) {
 	owners := assign(nodes, len(r.shards))
 	own := slices.Index(nodes, self)
@@ -142,8 +141,8 @@ func (r *runner) divide(nodes []string, self string, cause error) {
 	}
 }
 
-// start serves a shard on a new goroutine. It first waits for the shard's
-// previous goroutine, which after a loss may still be working without the lock.
+// start serves a shard on a goroutine. The shard's previous goroutine must
+// return first: after a loss it may still be working.
 func (r *runner) start(i int) {
 	s := &r.shards[i]
 	ctx, stop := context.WithCancelCause(r.ctx)
@@ -182,8 +181,8 @@ func (r *runner) hold(ctx context.Context, i int, lock *dlock.Lock) (err error) 
 	})
 }
 
-// giveBack unlocks. It returns an error if the lock's node may stay. While Run
-// goes on, an unavailable store is no error, because the client keeps trying.
+// giveBack unlocks. It returns an error if the lock's node may stay, unless Run
+// goes on and the store is merely unavailable.
 func (r *runner) giveBack(lock *dlock.Lock) error {
 	err := lock.Unlock()
 	if errors.Is(err, dlock.ErrUnlock) && (r.ctx.Err() != nil || !errors.Is(err, dlock.ErrUnavailable)) {

@@ -23,9 +23,7 @@ import (
 
 var bg = context.Background()
 
-// After each change, every worker watches and lists the queue again. In
-// addition, a join costs a Create and a List, a leave costs a Delete, and each
-// shard that moves costs a Delete and a Create.
+// After each change, every worker watches and lists the queue again.
 func TestRequestsOfAChange(t *testing.T) {
 	inFleet(t, 24, func(f *fleet) {
 		var workers []*worker
@@ -200,8 +198,7 @@ func TestAnErrorOfWorkEndsRunAndGivesAllBack(t *testing.T) {
 	})
 }
 
-// After a pause of the process, Err reports the loss before the context ends.
-// Run must ignore an error that work returns in between.
+// Run must ignore an error of work between the loss and the end of ctx.
 func TestAnErrorOfWorkAfterALossEndsNothing(t *testing.T) {
 	inFleet(t, 1, func(f *fleet) {
 		w := f.client("a")
