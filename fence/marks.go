@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// Marks keeps the greatest token of each resource in memory, so it protects one
-// process and forgets the tokens when the process ends. A service with several
-// replicas, or with data that outlive a restart, compares tokens in its
-// database instead: see [Table].
+// Marks keeps the greatest token of each resource in memory, so it forgets the
+// tokens when the process ends. Services with several replicas or with
+// persistent data use a [Table] instead.
 //
-// The zero value is ready. Marks never forgets a resource, so pass only names of
-// resources that exist. It is safe for concurrent use, and must not be copied.
+// The zero value is ready. Marks never forgets a resource, so pass only names
+// of existing resources. It is safe for concurrent use, and must not be copied.
 type Marks struct {
 	// MaxBody is the greatest size of a request's body that Handler accepts,
 	// in bytes. Zero means 1 MiB.
@@ -26,11 +25,10 @@ type mark struct {
 }
 
 // Do records the token of a writer, calls f and returns its error. If a greater
-// token is already recorded, Do does not call f, and the error matches [ErrStale].
+// token is recorded, Do does not call f, and the error matches [ErrStale].
 //
-// Do compares the token and runs f as one step: other calls for the resource wait
-// until f has returned. So f must not call Do or Check for the same resource. The
-// token stays recorded even if f returns an error or panics.
+// Other calls for the resource wait until f has returned, so f must not call Do
+// or Check for it. The token stays recorded even if f fails or panics.
 func (m *Marks) Do(resource string, token int64, f func() error) error {
 	k, err := m.of(resource, token)
 	if err != nil {

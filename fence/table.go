@@ -50,7 +50,7 @@ type Tx interface {
 
 // Add adds the row of a resource if it is missing. Call it before the first
 // Raise or Check, for example where the resource itself is created. Never
-// delete the row: its token would be gone, and a late writer could pass.
+// delete the row, or a late writer could pass.
 //
 // The error matches [ErrInvalid] if the database confuses the resource with
 // another one, for example because the column ignores case.
@@ -115,8 +115,8 @@ func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) e
 // takes a shared lock on the resource's row, and the database may ask to repeat
 // the transaction, as with Raise. Other databases lock nothing.
 //
-// Call Check after the last read of the transaction. If it returns nil, nothing
-// that was read comes from a later writer.
+// Call Check after the last read of the transaction: nil then means that
+// nothing that was read comes from a later writer.
 func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) error {
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
@@ -125,9 +125,8 @@ func (t Table) Check(ctx context.Context, tx Tx, resource string, token int64) e
 	return err
 }
 
-// latest makes MySQL and MariaDB read the latest committed row instead of the
-// one in the transaction's snapshot. The snapshot may be older than what the
-// transaction has read with locks. To other databases, latest is a comment.
+// latest makes MySQL and MariaDB read the latest committed row, which may be
+// newer than the transaction's snapshot. Other databases see a comment.
 const latest = " /*! LOCK IN SHARE MODE */"
 
 // compare returns the recorded epoch and token, and an error if token is stale.
@@ -143,11 +142,11 @@ func (t Table) compare(ctx context.Context, tx Tx, resource string, token int64)
 	return epoch, kept, err
 }
 
-// RaiseAll is like Raise, but for a lock that is held in a majority of several
-// stores. The argument tokens has one token per store, always in the same
-// order, and 0 for a store in which the lock is not held. Each store has its
-// own row, named by [Part], which must be added with [Table.Add]. The error
-// matches [ErrStale] if any token is stale.
+// RaiseAll is like Raise, but for a lock in a majority of stores. The argument
+// tokens has one token per store, always in the same order, and 0 for a store
+// in which the lock is not held. Each store has its own row, named by [Part]
+// and added with [Table.Add]. The error matches [ErrStale] if any token is
+// stale.
 func (t Table) RaiseAll(ctx context.Context, tx Tx, resource string, tokens []int64) error {
 	if err := checkMajority(resource, tokens); err != nil {
 		return err

@@ -117,9 +117,8 @@ func restart(r run) error {
 	)
 }
 
-// largeTokens writes with each power of two as the token, and then with a token
-// that is smaller by one and must be refused. A resource that rounds tokens
-// accepts the smaller one. One that cuts off bits refuses the larger one.
+// largeTokens writes with each power of two as the token and must be refused
+// with the next smaller token. Resources that round or truncate fail.
 func largeTokens(r run) error {
 	const bits = 63
 	var steps []func() error

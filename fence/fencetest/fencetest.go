@@ -13,10 +13,10 @@ type Resource interface {
 	// error if the resource refuses the token, or if anything else fails. If a
 	// database asks to repeat a transaction, Write repeats it.
 	//
-	// Write calls the function pause once, where a pause would do most harm: after
-	// it has compared the token, and before the value is stored for good. The call
-	// returns when another holder's write has ended. If the resource makes that
-	// write wait, the call returns after the time in [Options.Wait].
+	// Write calls pause once, after it has compared the token, and before the
+	// value is stored for good. The call returns when another holder's write
+	// has ended. If the resource makes that write wait, the call returns after
+	// the time in [Options.Wait].
 	Write(ctx context.Context, token int64, value string, pause func()) error
 
 	// Read returns the stored value to a reader with that token, or an error

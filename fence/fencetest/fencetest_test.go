@@ -94,7 +94,7 @@ func TestHandlerPasses(t *testing.T) {
 	Options{Wait: 20 * time.Millisecond}.Run(t, func(*testing.T) Resource { return newServed() })
 }
 
-// flawed is a resource with a single fault, to see that a test case finds it.
+// flawed is a resource with a single fault, which a test case must find.
 type flawed struct {
 	fault string
 	mu    sync.Mutex
