@@ -17,18 +17,18 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// runProgram is an environment variable that makes the test binary run the
-// program instead of the tests.
+// runProgram is an environment variable by which the test binary runs the
+// program instead.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(runProgram) != "" {
 		main()
 	}
-	if signal.Ignored(syscall.SIGHUP) { // under nohup: otherwise child processes would ignore SIGHUP, too
+	if signal.Ignored(syscall.SIGHUP) { // or child processes would ignore SIGHUP, too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	os.Setenv(runProgram, "yes") // the demo starts its child processes from this binary
+	os.Setenv(runProgram, "yes") // for the demo's child processes
 	os.Exit(leakcheck.After(m.Run()))
 }
 
@@ -43,8 +43,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// safeBuffer collects the output of a process. A test may read it while the
-// process still runs.
+// safeBuffer collects the output of a process, even while a test reads it.
 type safeBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -29,20 +29,20 @@ import (
 // run is a demo whose processes share a store in a directory.
 type run struct {
 	*exec.Cmd
-	dir     string    // the store
-	temp    string    // directory for temporary files
+	dir     string // the store
+	temp    string
 	out     io.Closer // closes the pipe that lines reads from
 	lines   *bufio.Scanner
 	printed strings.Builder // everything that was read from lines
 	stderr  safeBuffer
-	pids    map[string]int // process ids of the children, by the names of their workers
+	pids    map[string]int // process ids, by worker name
 }
 
 func newRun(t *testing.T, args ...string) *run {
 	r := &run{dir: t.TempDir(), temp: t.TempDir(), pids: make(map[string]int)}
 	r.Cmd = program(t, append([]string{"demo", "-driver", "file", "-dsn", r.dir + "?session_timeout=5s"}, args...)...)
 	r.Env = append(r.Env, "DLOCK_DSN=", "TMPDIR="+r.temp)
-	r.WaitDelay = waitLimit // a leftover child keeps stderr open, which would block Wait
+	r.WaitDelay = waitLimit // Wait would block on a leftover child
 	out, err := r.StdoutPipe()
 	require.NoError(t, err)
 	r.out, r.Stderr, r.lines = out, &r.stderr, bufio.NewScanner(out)
@@ -54,8 +54,7 @@ func newRun(t *testing.T, args ...string) *run {
 	return r
 }
 
-// startWorkers starts a demo, and reads until all six workers hold the lock or
-// wait for it.
+// startWorkers starts a demo whose six workers hold the lock or wait for it.
 func startWorkers(t *testing.T, hold string) *run {
 	r := newRun(t, "-workers", "6", "-hold", hold)
 	require.NoError(t, r.Start())
@@ -103,8 +102,7 @@ func (r *run) readUntil(t *testing.T, text string) {
 	r.read(t, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// end waits for the demo and returns its error. It fails the test if a child
-// process or a temporary file is left.
+// end waits for the demo and fails the test if processes or files are left.
 func (r *run) end(t *testing.T) error {
 	for r.lines.Scan() {
 		fmt.Fprintln(&r.printed, r.lines.Text())
@@ -150,7 +148,7 @@ func TestASignalEndsAllProcessesInGoodOrder(t *testing.T) {
 		t.Run(sent.String(), func(t *testing.T) {
 			r := startWorkers(t, "10m")
 			require.NoError(t, r.Process.Signal(sent)) // to the parent only
-			if sent != os.Interrupt {                  // timeout, or a shell whose terminal closes, sends these twice
+			if sent != os.Interrupt {                  // timeout and closing terminals send these twice
 				r.readUntil(t, "  leaves  ")
 				require.NoError(t, r.Process.Signal(sent))
 			}

@@ -22,8 +22,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// treeVariable is set in the environment of a job's command and of all
-// processes that the command starts.
+// treeVariable marks a job's command and all processes that the command starts.
 const treeVariable = "DLOCK_TEST_TREE"
 
 // job is a "dlock run" process whose command is a shell script.
@@ -124,14 +123,14 @@ func marked(entry string) (pids []int) {
 	return pids
 }
 
-// startNext starts a job that waits for the same lock. Its command prints
-// "overlap" if a process of j's command is left, and otherwise "alone".
+// startNext starts a job that prints "overlap" if a process of j's command is
+// left.
 func (j *job) startNext(t *testing.T, dsn string) *job {
 	return startJob(t, dsn, `grep -qsz "^`+treeVariable+`=`+j.name+`$" /proc/[0-9]*/environ && echo overlap || echo alone`)
 }
 
 // stubborn is a script that ignores SIGTERM, as do the three processes that it
-// starts: a child, one in its own session, and one whose parent has ended.
+// starts.
 const (
 	stubbornLoop = `trap "" TERM; echo up >>$DLOCK_TEST_UP; while :; do sleep 1; done`
 	stubborn     = `trap "" TERM INT HUP; export DLOCK_TEST_UP=$(mktemp)
@@ -157,12 +156,12 @@ func requireContenders(t *testing.T, dsn string, n int) {
 	require.Eventually(t, func() bool { return contenderCount(t, dsn) == n }, waitLimit, 10*time.Millisecond)
 }
 
-// longStore returns a store whose sessions outlast a test, so that a lock that
-// becomes free during the test must have been released.
+// longStore returns a store whose sessions outlast a test, so that only
+// releases free locks.
 func longStore(t *testing.T) (dsn string) { return t.TempDir() + "?session_timeout=10m" }
 
-// newStore returns two names of one store. The second, removable, is a symbolic
-// link, which a test can remove to cut off a client.
+// newStore returns two names of one store. Removing the second cuts off a
+// client.
 func newStore(t *testing.T, timeout string) (dsn, removable string) {
 	dir := t.TempDir()
 	removable = filepath.Join(t.TempDir(), "store")
@@ -244,7 +243,7 @@ func TestRunExitStatuses(t *testing.T) {
 }
 
 // Without the right /proc, dlock would kill other processes when it loses the
-// lock, and the command would go on beside the next holder.
+// lock.
 func TestACommandWhoseProcessesCannotBeFoundIsNotRun(t *testing.T) {
 	for says, mount := range map[string]string{"another PID namespace": "true", "no such file": "mount -t tmpfs none /proc"} {
 		j := newJob(t, longStore(t), "echo wrong")
@@ -432,7 +431,7 @@ func TestIfATerminalIsThereAKilledDlockStillTakesAllWithIt(t *testing.T) {
 	j.reads(t, "ready")
 	next := j.startNext(t, dsn)
 	requireContenders(t, dsn, 2)
-	require.NoError(t, syscall.Kill(-j.Process.Pid, syscall.SIGKILL)) // kill the process group, as the timeout command does
+	require.NoError(t, syscall.Kill(-j.Process.Pid, syscall.SIGKILL)) // the group, as the timeout command does
 	assert.Equal(t, "alone\n", next.ends(t, 0))
 	j.requireNone(t)
 }
@@ -444,7 +443,7 @@ func TestACommandKeepsIgnoringWhatDlockWasToldToIgnore(t *testing.T) {
 	j.Path = "/bin/sh"
 	out, err := j.Output()
 	require.NoError(t, err)
-	var ignored uint64 // also has the signals that the test itself ignores
+	var ignored uint64 // includes the signals that the test ignores
 	_, err = fmt.Sscanf(string(out), "SigIgn:\t%x\n", &ignored)
 	require.NoError(t, err, "%q", out)
 	assert.NotZero(t, ignored&(1<<(syscall.SIGHUP-1)))
@@ -567,10 +566,10 @@ func TestALockThatTheStoreHasGivenAwayKillsTheCommandAtOnce(t *testing.T) {
 
 func TestNothingOfACommandThatHasEndedOutlivesTheLock(t *testing.T) {
 	t.Parallel()
-	dsn := t.TempDir() + "?session_timeout=16s" // remaining processes get an eighth, 2 s, from SIGTERM to SIGKILL
+	dsn := t.TempDir() + "?session_timeout=16s" // the kill delay is an eighth, 2 s
 	asked := filepath.Join(t.TempDir(), "asked")
 	j := newJob(t, dsn, stubborn+`(trap "touch `+asked+`; exit" TERM; echo up; while :; do sleep 600 & wait; done) & exit 4`)
-	r, w, err := os.Pipe() // open until no process of the command is left
+	r, w, err := os.Pipe() // open until every process has ended
 	require.NoError(t, err)
 	j.Stdout, j.out = w, bufio.NewReader(r)
 	require.NoError(t, j.Start())
