@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// revision is an older commit to compare with. Its own bench program runs in
-// the child processes, so the protocol of package work must stay compatible.
+// revision is an older commit to compare with. Its own bench runs in the
+// children, so package work's protocol must stay compatible.
 type revision struct {
 	label   string // commit, abbreviated
 	program string // path of its bench program
@@ -65,9 +65,8 @@ func withOlder(list []competitor, older revision) (all []competitor) {
 // minSpeed is the relative speed below which a workload counts as slower.
 const minSpeed = 0.95
 
-// against compares the speeds with the older revision's. The error names the
-// workloads whose whole confidence interval is below minSpeed, and the
-// workloads with too few rounds for an interval.
+// against compares the speeds with the older revision's. The error names
+// workloads that are surely slower, or that had too few rounds.
 func (r *run) against() (text string, err error) {
 	var rows [][]string
 	var slower, open []string
@@ -108,14 +107,11 @@ func (r *run) against() (text string, err error) {
 // medianInterval returns nil for fewer values than this.
 const minForInterval = 6
 
-// medianInterval returns a confidence interval of at least 95% for the median,
-// or nil if there are too few values. As in the sign test, the distribution
-// does not matter: the interval reaches from the k-th smallest to the k-th
-// largest value, where k is as large as the confidence allows.
+// medianInterval returns a confidence interval of at least 95% for the median
+// by the sign test, or nil if there are too few values.
 func medianInterval(values []float64) []float64 {
-	// Each value is below the median with probability 1/2. The probability
-	// that fewer than k of n values are below it is therefore that of fewer
-	// than k heads in n coin tosses.
+	// Fewer than k of n values are below the median with the probability of
+	// fewer than k heads in n coin tosses.
 	n, k := len(values), 0
 	term := math.Pow(0.5, float64(n)) // P(exactly k heads)
 	for outside := 2 * term; k < n && outside <= 0.05; outside += 2 * term {

@@ -91,7 +91,7 @@ func TestTheIntervalOfAMedianIsThatOfTheSignTest(t *testing.T) {
 		}
 		return list
 	}
-	for n, low := range map[int]float64{6: 1, 8: 1, 9: 2, 20: 6, 30: 10, 100: 40} { // the ranks are from a table of the sign test
+	for n, low := range map[int]float64{6: 1, 8: 1, 9: 2, 20: 6, 30: 10, 100: 40} { // from a table of the sign test
 		require.Equal(t, []float64{low, float64(n+1) - low}, medianInterval(values(n)), "of %d", n)
 	}
 	for n := range minForInterval {

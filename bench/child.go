@@ -17,7 +17,7 @@ import (
 // Timeouts for a child's answers, far longer than an idle machine needs.
 const (
 	answerWithin = 60 * time.Second
-	graceTime    = 15 * time.Second // added to the duration of the plan, if it has one
+	graceTime    = 15 * time.Second // added to the plan's duration, if any
 )
 
 // child is a process that runs one competitor. Package work documents the
@@ -25,7 +25,7 @@ const (
 type child struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
-	answers  chan string // lines from the child; closed at the end of its output
+	answers  chan string // lines of the child's output, then closed
 }
 
 func startChild(cmd *exec.Cmd) (*child, error) {

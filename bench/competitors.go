@@ -26,7 +26,7 @@ type kind int
 
 const (
 	ours    kind = iota // this library with its defaults
-	variant             // this library with an option, or from an older revision
+	variant             // this library, older or with an option
 	peer                // another lock on the same ZooKeeper
 )
 

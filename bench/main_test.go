@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the test binary act as a child process, because bench starts
-// its own executable again for each Go library.
+// TestMain lets the test binary act as a child process of bench.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "-child" {
 		if err := command(os.Args[1:]); err != nil {

@@ -40,9 +40,8 @@ func publish(docs string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// onPage returns the results that the page shows. Workloads that add little are
-// left out. In the workload "readers", Curator's read-write lock stands in for
-// Curator's mutex, too, because the mutex has no shared mode.
+// onPage returns the results worth showing. In "readers", Curator's read-write
+// lock stands in for its mutex, which has no shared mode.
 func onPage(all []result) (shown []result) {
 	for _, x := range all {
 		if slices.Contains([]string{"contend-32", "queue-100", "queue-400", "process", "processes", "try-free"}, x.Workload) {

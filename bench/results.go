@@ -19,8 +19,8 @@ import (
 // allocations are given per acquisition, or per try.
 type sample map[string]float64
 
-// figures are the names of all figures. The last two are the least and the
-// greatest number of acquisitions of a contender, relative to an equal share.
+// figures are the names of all figures. The last two are a contender's least
+// and greatest acquisitions, relative to an equal share.
 var figures = []string{"p50", "rate", "won", "requests", "packets", "bytes", "allocs", "least", "most"}
 
 // evaluate computes the figures of a round. Times are in microseconds.

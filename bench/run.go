@@ -14,7 +14,7 @@ type run struct {
 	setup       setup
 	rounds      int
 	workloads   []workload
-	competitors []competitor // once started, only those that run on this machine
+	competitors []competitor // once started, only those that run here
 	older       string       // label of the older revision, if any
 	server      *zooKeeper
 	children    map[string]*child
@@ -82,8 +82,8 @@ func (r *run) startChild(c competitor) error {
 	return err
 }
 
-// measure runs all competitors in each round, so that other load on the machine
-// affects all of them alike. Their order rotates from round to round.
+// measure runs all competitors in each round, in rotating order, so that other
+// load on the machine affects them alike.
 func (r *run) measure(ctx context.Context, w workload) error {
 	taking := filter(r.competitors, w.measures)
 	faults := map[string]int{}
@@ -161,12 +161,11 @@ func (r *run) round(c competitor, w workload) (sample, error) {
 	return figures, err
 }
 
-// awaitQueue waits until all contenders are queued and the server has been idle
-// for 500 ms, which exceeds the 300 ms after which a dlock holder watches its
-// own node. Then it lets the queue grow older by the given age.
+// awaitQueue waits until all contenders are queued and idle, longer than the
+// 300 ms after which a dlock holder watches its own node.
 func (r *run) awaitQueue(p work.Plan, age time.Duration) error {
 	const pause, idlePauses = 100 * time.Millisecond, 5
-	heartbeats := float64(10 + p.Sessions/4) // more than an idle server receives in a pause
+	heartbeats := float64(10 + p.Sessions/4) // more than idle sessions send per pause
 	var last counters
 	for began, idle := time.Now(), 0; idle < idlePauses; time.Sleep(pause) {
 		now, err := r.server.read()

@@ -23,7 +23,7 @@ func TestCompetitorThatFailsInAWorkloadTakesPartInTheNext(t *testing.T) {
 	}}
 	r := run{
 		rounds: 2, competitors: []competitor{c}, samples: samples{},
-		server: &zooKeeper{}, children: map[string]*child{}, // a server without members has no requests to count
+		server: &zooKeeper{}, children: map[string]*child{}, // without members, there is nothing to count
 	}
 	t.Cleanup(r.stopChildren)
 	require.NoError(t, r.startChildren())
@@ -80,7 +80,7 @@ func TestSessionsUseAllMembersOfAnEnsemble(t *testing.T) {
 // A free lock takes two requests. Each request and each reply is delayed.
 func TestFreeLockIsDelayedFourTimesAndTakesTwoRequests(t *testing.T) {
 	t.Parallel()
-	const delay = 50 * time.Millisecond // far longer than a request takes without the delay
+	const delay = 50 * time.Millisecond // far longer than a plain request takes
 	r, dlock := startSetup(t, setup{members: 1, delay: delay, sessionSeconds: 30})
 	s, err := r.round(dlock, free)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestEachHandOverOfADrainIsCounted(t *testing.T) {
 			w := workload{name: c.name, plan: work.Plan{Kind: work.Drain, Sessions: 5, Contenders: 60, Untimed: 10}}
 			s, err := r.roundOrRestart(c, w)
 			require.NoError(t, err)
-			want := map[kind]float64{ours: 1, variant: 2, peer: 2}[c.kind] // a release and, except for dlock by default, a list
+			want := map[kind]float64{ours: 1, variant: 2, peer: 2}[c.kind] // a release and, except for ours, a list
 			require.InDelta(t, want, s["requests"], 0.3)
 		})
 	}

@@ -14,21 +14,20 @@ import (
 // counters holds the traffic between a server and its clients since its start.
 type counters struct {
 	requests, packets, bytes float64 // packets and bytes in both directions
-	nodes                    float64 // nodes of contenders that are in the store now
+	nodes                    float64 // contenders' nodes now in the store
 }
 
 func (c counters) minus(d counters) counters {
 	return counters{c.requests - d.requests, c.packets - d.packets, c.bytes - d.bytes, c.nodes}
 }
 
-// zooKeeper has the settings of a default installation: a tick of 2 s, a disk
-// sync before each answer to a write, a heap of 1,000 MB, and the JVM's default
-// compilers and garbage collector.
+// zooKeeper has the settings of a default installation, such as a tick of 2 s
+// and a disk sync before each answer to a write.
 type zooKeeper struct {
 	testingTB
 	members []*zktest.Server
 	address string   // for clients: host:port, or several separated by commas
-	cost    counters // what each call of read adds to the counters
+	cost    counters // what each read adds to the counters
 }
 
 func startZooKeeper(s setup) (_ *zooKeeper, err error) {
@@ -52,7 +51,7 @@ func startZooKeeper(s setup) (_ *zooKeeper, err error) {
 		proxy.SetDelay(s.delay)
 		z.address = proxy.Addr()
 	}
-	for range 3 { // three times, because the first reads may cost more
+	for range 3 { // the first reads may cost more
 		first := z.mntr()
 		z.cost = z.mntr().minus(first)
 	}
@@ -64,10 +63,8 @@ func (z *zooKeeper) read() (c counters, err error) {
 	return z.mntr(), nil
 }
 
-// mntr adds up the members' traffic with their clients. Each member reports the
-// number of all nodes, but may lag behind, so mntr takes the smallest number.
-// Members count an mntr request before they answer, so the traffic between two
-// calls includes one such request.
+// mntr adds up the members' traffic, including the mntr request itself. The
+// number of nodes is the smallest, because a member may lag behind.
 func (z *zooKeeper) mntr() (sum counters) {
 	for i, s := range z.members {
 		m := s.Mntr()

@@ -11,9 +11,9 @@ import (
 // Each setup has its own file of results.
 type setup struct {
 	name                   string        // for flags and file names
-	phrase                 string        // names the servers in sentences, after the word "on"
+	phrase                 string        // names the servers in sentences, after "on"
 	members                int           // number of ZooKeeper servers
-	delay                  time.Duration // by which a proxy delays each request and reply
+	delay                  time.Duration // of each request and reply, by proxy
 	sessionSeconds         int           // session timeout
 	workloads, competitors []string
 }
@@ -36,7 +36,7 @@ func setups() []setup {
 type workload struct {
 	name   string // for flags and results
 	title  string // on the page
-	figure string // by which competitors are compared: p50, rate or won
+	figure string // what is compared: p50, rate or won
 	plan   work.Plan
 	age    time.Duration // drain: how long contenders wait before the release
 	cannot []string      // names of competitors that cannot do it
@@ -44,9 +44,8 @@ type workload struct {
 
 func (w workload) id() string { return w.name }
 
-// waitingSessions is the number of sessions shared by a queue's contenders. It
-// is large enough that almost every hand-over goes to another session, yet
-// small enough for one machine.
+// waitingSessions is the number of sessions shared by a queue's contenders, so
+// many that almost every hand-over goes to another session.
 const waitingSessions = 20
 
 // untimedGrants is the number of initial grants in a drain that are not

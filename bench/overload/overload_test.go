@@ -110,12 +110,12 @@ func openForUpdate(b *testing.B, dsn string) lockFunc {
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "SELECT FROM bench FOR UPDATE")
 		}
-		return func() error { return tx.Commit() }, err // after an error, the end of ctx rolls back
+		return func() error { return tx.Commit() }, err // on error, the end of ctx rolls back
 	}
 }
 
-// BenchmarkOverload reports the rate before the overload, the share of that
-// rate in the first second after, and the time to lock when all is idle again.
+// BenchmarkOverload reports the rate before the overload, and how fast clients
+// recover from it.
 func BenchmarkOverload(b *testing.B) {
 	for _, l := range locks {
 		b.Run(l.name, func(b *testing.B) {
@@ -146,8 +146,8 @@ func measure(clients []lockFunc) result {
 	return result{rate, 100 * after / rate, time.Since(began).Seconds() * 1e3}
 }
 
-// contend lets each client lock and unlock until the duration d has passed, but
-// at least once. It returns the number of locks granted within d.
+// contend lets each client lock until d has passed. It counts the grants within
+// d.
 func contend(clients []lockFunc, d, deadline time.Duration) float64 {
 	var granted atomic.Int64
 	var group sync.WaitGroup

@@ -105,8 +105,8 @@ func lockAndUnlock(b *testing.B, lock lockFunc) {
 	}
 }
 
-// BenchmarkFreeLock takes and releases a free lock, alternating between the
-// libraries, and reports the median times.
+// BenchmarkFreeLock alternates between the libraries, and reports the median
+// times of a free lock.
 func BenchmarkFreeLock(b *testing.B) {
 	for name, persistence := range map[string]redistest.Option{
 		"appendonly=no":        redistest.With(),
@@ -178,9 +178,8 @@ func BenchmarkMajority(b *testing.B) {
 	}
 }
 
-// contend takes b.N locks from as many goroutines as there are sessions. It
-// reports the locks per second, the longest wait, and the fewest and the most
-// locks of any session.
+// contend takes b.N locks, and reports the rate, the longest wait and the
+// sessions' shares.
 func contend(b *testing.B, sessions []lockFunc, hold time.Duration) {
 	var mu sync.Mutex
 	var longest time.Duration

@@ -93,8 +93,8 @@ func (r *round) try(i int, c contender) error {
 	return nil
 }
 
-// pass hands the lock back and forth between two contenders. It pauses before
-// each release, so that the next contender has joined the queue and is idle.
+// pass hands the lock back and forth between two contenders. Before each
+// release it waits until the next contender is idle in the queue.
 func (r *round) pass() {
 	<-r.started
 	holder, next := r.contenders[0], r.contenders[1]

@@ -27,20 +27,19 @@ package work
 // Plan describes one round of a benchmark. A field whose comment begins with
 // kinds of plan, such as "loop, try:", is ignored by the other kinds.
 type Plan struct {
-	Kind       string `json:"kind"`       // Loop, Drain, Try or Pass
-	Server     string `json:"server"`     // host:port, or several separated by commas
-	Path       string `json:"path"`       // path of the lock; new in each round
-	Sessions   int    `json:"sessions"`   // number of sessions
-	Contenders int    `json:"contenders"` // number of contenders; the i-th uses session i mod Sessions
+	Kind       string `json:"kind"`   // Loop, Drain, Try or Pass
+	Server     string `json:"server"` // host:port, or several separated by commas
+	Path       string `json:"path"`   // path of the lock; new in each round
+	Sessions   int    `json:"sessions"`
+	Contenders int    `json:"contenders"` // the i-th uses session i mod Sessions
 	Reads      int    `json:"reads"`      // loop: percentage of acquisitions that are shared
-	Held       bool   `json:"held"`       // try: one more session holds the lock all the time
+	Held       bool   `json:"held"`       // try: another session holds the lock throughout
 	Millis     int    `json:"millis"`     // loop, try: duration; pass: pause before each release
 	Count      int    `json:"count"`      // pass: number of hand-overs
 	Untimed    int    `json:"lead"`       // drain: grants before the measurement starts
 	Timeout    int    `json:"timeout"`    // session timeout in seconds
 }
 
-// The kinds of plans.
 const (
 	// Loop: every contender locks and unlocks until the time is up.
 	Loop = "loop"
@@ -60,6 +59,6 @@ type Report struct {
 	Seconds   float64 `json:"seconds"`   // duration of the measured part
 	Counts    []int64 `json:"counts"`    // acquisitions of each contender
 	Tries     int64   `json:"tries"`     // try: attempts, successful or not
-	Latencies []int64 `json:"latencies"` // in ns; loop, one contender: lock and unlock; pass: hand-overs
+	Latencies []int64 `json:"latencies"` // in ns, of one contender's loop or hand-overs
 	Allocs    int64   `json:"allocs"`    // memory allocations; -1 if unknown
 }

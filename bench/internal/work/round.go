@@ -12,7 +12,7 @@ type round struct {
 	plan       Plan
 	sessions   []session
 	contenders []contender
-	holder     contender // holds the lock from the start, in Drain and with Held
+	holder     contender // Drain, Held: holds the lock from the start
 
 	started   chan struct{} // closed by the command "go"
 	timedFrom time.Time     // start of the measured part
@@ -28,9 +28,8 @@ type round struct {
 	latencies []int64
 }
 
-// openRound opens the sessions and starts the contenders. Every session locks
-// and unlocks once before that, so that its setup is not measured. If openRound
-// returns an error, it leaves nothing open.
+// openRound opens the sessions and starts the contenders. Every session first
+// locks and unlocks once, so that its setup is not measured.
 func openRound(open library, p Plan) (_ *round, err error) {
 	r := &round{plan: p, started: make(chan struct{}), counts: make([]int64, p.Contenders)}
 	defer func() {
