@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Length limits of lines, where a tab counts as four columns. Lines with URLs
-// or links may be longer.
+// Limits in columns, where a tab counts as four. Lines with URLs may be longer.
 const (
 	commentColumns  = 88
 	markdownColumns = 100
@@ -38,8 +37,8 @@ func TestLinesAreNotTooLong(t *testing.T) {
 	assert.Greater(t, checked, 100)
 }
 
-// longLines returns the numbers of the lines that are too long: comments in Go
-// files, and lines of Markdown outside tables and code blocks.
+// longLines returns the numbers of comment lines and Markdown lines that are
+// too long.
 func longLines(kind, text string) map[int]bool {
 	found := make(map[int]bool)
 	block := false

@@ -275,8 +275,8 @@ func hasTests(t *testing.T, b block, words []string) {
 	}
 }
 
-// patterns returns the regular expressions with which a go test command selects
-// tests, benchmarks and fuzz targets. It omits ^$, which selects none.
+// patterns returns the test, benchmark and fuzz patterns of a go test command,
+// except ^$.
 func patterns(words []string) (found []string) {
 	for i, word := range words {
 		name, pattern, joined := strings.Cut(word, "=")
@@ -347,7 +347,7 @@ func hasFlags(t *testing.T, b block, command string, args []string) {
 	}
 	for _, arg := range args {
 		if arg == "--" {
-			break // the user's own command follows, as for dlock run
+			break // the user's own command follows
 		}
 		if strings.HasPrefix(arg, "-") {
 			assert.Regexp(t, `(?m)^ +`+regexp.QuoteMeta(arg)+`\b`, out, "%v: dlock %s has no flag %s", b, command, arg)
@@ -430,9 +430,8 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 	assert.NotZero(t, named)
 }
 
-// caseOfKit matches the names of conformance kit cases in a page: at least
-// three words joined by hyphens, in code style or after the double slash of a
-// -run pattern.
+// caseOfKit matches a case's name in a page: at least three words joined by
+// hyphens.
 var caseOfKit = regexp.MustCompile("(?:`|//)([a-z][a-z']*(?:-[a-z']+){2,})(?:`|')")
 
 // Only this page is checked, because others name settings that look like cases.
@@ -472,8 +471,8 @@ func TestEveryNameForDriversExists(t *testing.T) {
 	}
 }
 
-// TestTheWorkflowRunsTheTwoCommands checks that the GitHub workflow runs the
-// two commands from the start of README.md: the demo and make test.
+// The workflow must run the demo and make test, the first commands of
+// README.md.
 func TestTheWorkflowRunsTheTwoCommands(t *testing.T) {
 	workflow := read(t, ".github/workflows/ci.yml")
 	for _, line := range []string{
@@ -513,8 +512,8 @@ func isPublic(t *testing.T, dir string) bool {
 	return !strings.Contains("/"+dir+"/", "/internal/") && !strings.Contains("\n"+readAll(t, dir), "\npackage main\n")
 }
 
-// A row of the map in CONTRIBUTING.md also covers the packages below its
-// directory, except those that other modules can import.
+// A row also covers packages below its directory, except those that other
+// modules can import.
 func TestTheMapNamesEveryPackage(t *testing.T) {
 	_, table, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Map of the packages\n")
 	require.True(t, found)
@@ -541,7 +540,7 @@ func TestTheArrowsOfTheMapAreTheImports(t *testing.T) {
 	require.True(t, found)
 	diagram, _, _ = strings.Cut(diagram, "```")
 	const module = "github.com/dlock-go/dlock"
-	ids := make(map[string]string) // ids of the packages in the diagram, by import path
+	ids := make(map[string]string) // ids in the diagram, by import path
 	for _, m := range regexp.MustCompile(`(\w+)\["([^"]+)"\]`).FindAllStringSubmatch(diagram, -1) {
 		ids[module+"/"+m[2]] = m[1]
 	}
@@ -574,8 +573,8 @@ func importsOf(t *testing.T, pattern string) (found []imported) {
 	return found
 }
 
-// Drivers below contrib may import only what a driver of another project could
-// import, too, and no package for tests.
+// Drivers below contrib may import only what drivers of other projects can
+// import.
 func TestDriversOfContribImportPublicPackages(t *testing.T) {
 	const module = "github.com/dlock-go/dlock/"
 	checked := 0
@@ -616,8 +615,8 @@ func TestEveryPublicPackageHasADocFileAndAnExample(t *testing.T) {
 	}
 }
 
-// To find the slow tests for make test-long, scripts/test.sh searches tests for
-// testing.Short. A test that called it in a helper would run nowhere.
+// scripts/test.sh searches tests for testing.Short, so a helper that called it
+// would be missed.
 func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 	code := readTree(t, ".", func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	asked := 0
@@ -630,8 +629,8 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 	assert.NotZero(t, asked)
 }
 
-// A session survives an outage that ends before the lease's last heartbeat. On
-// etcd the outage must end earlier, because a client pauses between two dials.
+// A session survives an outage that ends before the lease's last heartbeat, on
+// etcd earlier.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite", "nats", "etcd"} {
 		page := strings.ReplaceAll(read(t, "docs/stores/"+store+".md"), " s |", "s |")
@@ -642,7 +641,7 @@ func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 			require.NoError(t, err)
 			term, beat := driver.NewLease(timeout, 0).Term(), beatOf(t, timeout)
 			want := []time.Duration{term - 2*beat, timeout, beat}
-			if store == "etcd" {
+			if store == "etcd" { // an etcd client pauses between two dials
 				want[0] -= min(beat, time.Second) * 6 / 5
 				want, row = append(want, term-beat, term), append(row, row[2]+"s", row[3])
 			}

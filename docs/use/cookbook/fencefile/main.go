@@ -33,8 +33,8 @@ func main() {
 
 var errStale = errors.New("stale token: a later holder of the lock has written")
 
-// write replaces the file. The greatest token is in the file path.token, and the
-// kernel's lock on path.lock makes the comparison and both renames one step.
+// write replaces the file. The kernel's lock on path.lock makes the comparison
+// with the token in path.token and both renames one step.
 func write(path string, token int64, data []byte) error {
 	guard, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -40,7 +40,7 @@ func put(ctx context.Context, name string, token int64, url, body string) error 
 	case http.StatusOK, http.StatusNoContent:
 		return nil
 	case http.StatusPreconditionFailed:
-		return fence.ErrStale // the caller must stop: a later holder has the lock
+		return fence.ErrStale // stop: a later holder has the lock
 	}
 	return fmt.Errorf("put %s: %s", url, response.Status)
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func TestTheProgramEndsAtASignal(t *testing.T) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM) // otherwise a signal before or after main kills the test
+	signal.Notify(signals, syscall.SIGTERM) // or a signal outside main kills the test
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -103,7 +103,7 @@ func TestAnotherMachineTakesOver(t *testing.T) {
 		assert.Equal(t, []string{"b:80"}, seen.took())
 		assert.Equal(t, []string{"-a:80", "-a:80", "-a:80", "b:80", "b:80", "b:80"}, worked.took(), "b begins when a has ended")
 
-		store.Faults().ExpireAll() // ends the sessions of b and of the observer
+		store.Faults().ExpireAll() // ends b's and the observer's sessions
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{"-b:80", "-b:80", "-b:80", "b:80", "b:80", "b:80"}, worked.took(), "b campaigns again")
 		leader, err := observer.Election("scheduler").Leader(t.Context())

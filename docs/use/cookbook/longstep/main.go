@@ -25,9 +25,8 @@ func main() {
 // publish computes a price under a lock and sends it.
 func publish(ctx context.Context, client *dlock.Client, compute func() uint32, send func(price uint32, token int64)) error {
 	return client.RWMutex("price").WithLock(ctx, func(ctx context.Context, lock *dlock.Lock) error {
-		// While this computes on all processors, or while the garbage collector or
-		// the operating system stops the process, no timer fires, and no goroutine
-		// cancels ctx.
+		// While this computes, or while the process is stopped, perhaps no
+		// timer fires and no goroutine cancels ctx.
 		price := compute()
 
 		// So ctx.Err() may still be nil, although the lock has passed to another

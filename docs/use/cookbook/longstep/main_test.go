@@ -38,8 +38,7 @@ func TestAPausedProcessSendsNothing(t *testing.T) {
 	})
 }
 
-// This is why publish calls Err: right after a pause, the lock's context may
-// not have ended yet, but Err already reports the loss.
+// Right after a pause, Err reports the loss, but the context has not ended yet.
 func TestAContextEndsLaterThanErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()

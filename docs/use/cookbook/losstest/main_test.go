@@ -47,8 +47,7 @@ func TestPayAllStopsWhenItsLockIsLost(t *testing.T) {
 	})
 }
 
-// To test a single situation, a test can make the client lose its lock at one
-// point of the code. Here it pauses the store.
+// A test can also lose the lock at a single point of the code.
 func TestPayAllStopsAfterTheInvoiceThatItWasPaying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -80,8 +79,7 @@ func TestPayAllWaitsForAnotherProcess(t *testing.T) {
 	})
 }
 
-// careless is a faulty payAll: it relies on ctx, which ends too late after a
-// pause.
+// careless is a faulty payAll: after a pause, its ctx ends too late.
 func careless(ctx context.Context, client *dlock.Client, b bank) error {
 	return client.RWMutex("invoices").WithLock(ctx, func(ctx context.Context, _ *dlock.Lock) error {
 		invoices, err := b.Open(ctx)

@@ -13,8 +13,8 @@ import (
 	_ "github.com/dlock-go/dlock/memdriver"
 )
 
-// open opens a client of each store, and pings the store. It only logs a failed
-// ping, because a minority of the stores may be down.
+// open opens and pings a client of each store. It only logs a failed ping,
+// because a minority may be down.
 func open(ctx context.Context, driver string, dsns ...string) (clients []*dlock.Client, err error) {
 	for _, dsn := range dsns {
 		client, err := dlock.Open(driver, dsn)

@@ -90,7 +90,7 @@ func TestARunThatFailsIsTriedAgainInItsPeriod(t *testing.T) {
 
 func TestTheProgramEndsOnSIGTERM(t *testing.T) {
 	ours := make(chan os.Signal, 1)
-	signal.Notify(ours, syscall.SIGTERM) // otherwise a signal before or after main kills the test
+	signal.Notify(ours, syscall.SIGTERM) // or a signal outside main kills the test
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
 	ended := make(chan struct{})

@@ -54,8 +54,8 @@ func share(m *dlock.RWMutex) *hold {
 	return h
 }
 
-// do calls work while this goroutine alone holds the lock. The context of work
-// ends if the lock is lost. All turns with the same Lock have the same token.
+// do calls work while this goroutine alone holds the lock. A loss ends work's
+// context. All turns with the same Lock share a token.
 func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int64) error) error {
 	var l *dlock.Lock
 	select {
@@ -65,7 +65,7 @@ func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int6
 	}
 	defer func() { h.turn <- l }()
 	if l.Err() != nil {
-		_ = l.Unlock() // the turn that lost the lock has returned the error
+		_ = l.Unlock() // an earlier turn has returned the error
 		next, err := h.lock.Lock(ctx)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (h *hold) do(ctx context.Context, work func(ctx context.Context, token int6
 		h.giving.Go(func() { h.giveBack(next) })
 	}
 	inner, end := context.WithCancel(ctx)
-	defer end() // or the Lock would keep a context for each turn
+	defer end() // or the Lock would keep each context
 	return errors.Join(work(l.Context(inner), l.Token()), l.Err())
 }
 
@@ -87,7 +87,7 @@ func (h *hold) giveBack(l *dlock.Lock) {
 		return
 	}
 	current := <-h.turn
-	_ = l.Unlock() // an error means that the lock stays taken for a while
+	_ = l.Unlock() // on error, the lock is freed later
 	h.turn <- current
 }
 

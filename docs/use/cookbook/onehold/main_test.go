@@ -124,7 +124,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		_, h, theirs := shared(t)
 		l, err := theirs.Lock(t.Context())
 		require.NoError(t, err)
-		for range 2 { // one waits for the lock, and the other for its turn
+		for range 2 { // one for the lock, one for a turn
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()

@@ -31,9 +31,8 @@ func main() {
 // transfer moves amount from one account to another. Nobody who takes the locks
 // of these accounts sees the money twice or not at all.
 func transfer(ctx context.Context, client *dlock.Client, accounts *bank, from, to string, amount int) (err error) {
-	// LockAll takes the locks in the order of their names. If each transfer took
-	// the lock of its own first account first, a transfer from alice to bob and
-	// one from bob to alice could wait for each other for ever.
+	// LockAll takes locks in the order of their names, so that two transfers in
+	// opposite directions cannot wait for each other for ever.
 	locks, err := dlock.LockAll(ctx, client.RWMutex("account/"+from), client.RWMutex("account/"+to))
 	if err != nil {
 		return err
