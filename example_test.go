@@ -36,8 +36,7 @@ func ship(ctx context.Context) error {
 	return client.RWMutex("stock/42").WithLock(ctx, save) // waits for the lock
 }
 
-// save runs while the lock is held. Its context ends when the lock is lost, and
-// WithLock then returns an error that matches dlock.ErrLost.
+// save runs while the lock is held. Its context ends when the lock is lost.
 func save(ctx context.Context, lock *dlock.Lock) error {
 	fmt.Printf("%v, token %d\n", lock.Mode(), lock.Token()) // the resource refuses smaller tokens
 	return ctx.Err()
@@ -461,7 +460,7 @@ func ExampleLock_token() {
 	account := new(Account)
 
 	first, _ := paused.RWMutex("account/7").Lock(ctx)
-	store.Faults().RemoveQueue("account/7") // as if the holder's session had timed out during a pause
+	store.Faults().RemoveQueue("account/7") // as if the holder's session had expired
 	second, _ := next.RWMutex("account/7").Lock(ctx)
 
 	fmt.Println("second:", account.Set(70, second.Token()))

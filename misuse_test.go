@@ -31,8 +31,7 @@ func TestEveryUseWithANilContextIsAnError(t *testing.T) {
 	assert.EqualError(t, c.Ping(none), "dlock: ping: nil context")
 }
 
-// fills has a byte for each encoding of WithData in a node's record: plain
-// text, escaped text, and base64.
+// fills has a byte for each encoding of WithData in a node's record.
 var fills = map[string]byte{"text": 'x', "control characters": 1, "binary": 0xff}
 
 // maxData is the limit of WithData, in bytes.

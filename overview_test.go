@@ -88,8 +88,8 @@ func methodsOf(root *types.Package, t types.Type) map[string]string {
 	return signatures
 }
 
-// mainTypes are the aliases whose comments list their methods, because go doc
-// shows no methods for an alias.
+// mainTypes list their methods in comments, because go doc shows none for an
+// alias.
 var mainTypes = []string{"Client", "RWMutex", "Semaphore", "Lock", "Locks", "Election"}
 
 func TestTheOverviewNamesOnlyMethodsThatExist(t *testing.T) {
@@ -116,8 +116,8 @@ func TestTheMainTypesDeclareTheirMethods(t *testing.T) {
 	}
 }
 
-// special matches the names that only package recipes exports, because few
-// programs need them: hooks, ways to wait, ParseMode and WithRecipe.
+// special matches names that only package recipes exports, because few programs
+// need them.
 var special = regexp.MustCompile(`^(Trace|\w+Info|Wait|Watch\w+|Poll|ParseMode|WithRecipe)$`)
 
 // Most applications import only dlock, so it exports every name that is not
@@ -151,8 +151,7 @@ func TestEveryLinkOfACommentLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// go doc silently drops examples that belong to no name, such as examples for
-// an alias's methods.
+// go doc silently drops examples that belong to no name.
 func TestEveryExampleIsAttachedToWhatItShows(t *testing.T) {
 	pkg := docOf(t)
 	attached := len(pkg.Examples)

@@ -28,8 +28,7 @@ func uses(m *dlock.RWMutex) map[string]func(context.Context) error {
 	}
 }
 
-// A program that ignores an error of Lock continues with a nil or zero Lock.
-// Its methods must behave as after Unlock.
+// After an ignored error of Lock, the Lock must behave as after Unlock.
 func TestALockOfNoCallIsNotHeld(t *testing.T) {
 	var none context.Context
 	for name, l := range map[string]*dlock.Lock{"the zero value": new(dlock.Lock), "nil": nil} {
