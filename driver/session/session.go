@@ -133,15 +133,14 @@ func (s *Session) ask(ctx context.Context, request func(context.Context) error) 
 }
 
 func (s *Session) within(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
-	parent := ctx
-	ctx, cancel := context.WithTimeout(parent, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if parent != s.life {
+	if ctx != s.life {
 		defer context.AfterFunc(s.life, cancel)()
 	}
-	err := request(ctx)
+	err := request(limited)
 	if errors.Is(err, driver.ErrSessionEnded) { // Beat returns the exact reason
-		if _, why := s.store.Beat(ctx); errors.Is(why, driver.ErrSessionEnded) {
+		if _, why := s.store.Beat(limited); errors.Is(why, driver.ErrSessionEnded) {
 			err = why
 		}
 	}

@@ -249,6 +249,13 @@ func TestARequestWithoutAnAnswerMeetsATimeLimit(t *testing.T) {
 		assert.ErrorIs(t, err, driver.ErrUnavailable)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 
+		closed := connect(t, f, time.Minute)
+		time.AfterFunc(time.Second, func() { assert.NoError(t, closed.Close()) })
+		began = time.Now()
+		_, err = closed.List(context.WithoutCancel(t.Context()), "q")
+		assert.ErrorIs(t, err, driver.ErrSessionEnded)
+		assert.Equal(t, time.Second, time.Since(began))
+
 		for _, what := range []string{"delete", "look"} { // a Delete of a missing node also looks
 			f.set(func() { f.before = hang(what) })
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
