@@ -47,7 +47,8 @@ type Connector interface {
 //   - Each request has a time limit of the driver's own.
 //   - Nobody knows what an interrupted change has done. Package recipes
 //     therefore gives Delete a ctx that lasts for at least 2 s, and Create one
-//     that lasts at least 50 ms longer than the ctx of the user's call.
+//     that lasts for a minute, or at least 50 ms longer than the ctx of the
+//     user's call.
 //   - After the end of the session, each method that takes a ctx returns an
 //     error that matches [ErrSessionEnded].
 //   - An error matches [ErrUnavailable] if and only if a retry may succeed.

@@ -17,8 +17,8 @@ var (
 
 	// ErrExpired is matched by the error of a session whose lease has run out
 	// because the store did not answer. It also matches ErrSessionEnded. Unless
-	// this process was paused, the store still keeps the session for a while,
-	// because the lease is shorter than the session timeout.
+	// this process was paused, the store still keeps the session for the lease's
+	// margin: see [SessionInfo].
 	ErrExpired = errors.New("the lease ran out")
 
 	// ErrLostData is matched by the error of a session that the store has ended

@@ -175,6 +175,7 @@ type SessionInfo struct {
 	// lost data, it ends all sessions and changes Generation. It is empty if the
 	// store cannot lose data, or does not notice it.
 	Generation string
-	// Grace is how long Connect waited for old leases to end after a data loss.
+	// Grace is how long Connect waited for earlier leases to end, because the
+	// store was new or had lost data.
 	Grace time.Duration
 }

@@ -16,7 +16,8 @@ const electionRecipe = "election"
 
 // Election chooses one leader among all processes that campaign under one name.
 // The leader is the holder of the exclusive lock of that name, and the Lock is
-// its term. While an [RWMutex] of that name is held, nobody leads.
+// its term. So an Election and an [RWMutex] of one name exclude each other.
+// While readers hold the lock, nobody leads.
 //
 // An Election has no state, and is safe for concurrent use. Elections come from
 // [Client.Election].
@@ -119,8 +120,8 @@ func (e *Election) Leader(ctx context.Context) (Contender, error) {
 // leader again as soon as it is known. Any other error, such as that of ctx or
 // [ErrClosed], ends the loop.
 //
-// Each change of the leader costs three requests, or four on ZooKeeper. Other
-// changes of the queue cost none.
+// Each change costs three requests, or four on ZooKeeper. Contenders that join
+// or leave the queue behind the leader cost none.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
 		var o observer

@@ -196,7 +196,8 @@ func (h *hold) whyEnded() error {
 
 // WithMaxHold makes a granted lock count as lost after d, in case its holder
 // hangs. The errors of the lock then match [ErrMaxHold] as well as [ErrLost],
-// and its contexts end. Zero or less (the default) is no limit.
+// and its contexts end. [Lock.Err] returns the error at d exactly, even after a
+// pause of the process. Zero or less (the default) is no limit.
 //
 // Unlock then releases the lock as usual, and returns ErrLost. If the holder
 // has not called Unlock within another quarter of d, the client releases the

@@ -31,7 +31,8 @@ type heldIn struct {
 //
 // The child is otherwise like ctx, but [FromContext] finds no Lock in it. If
 // ctx comes from [Lock.Context], it ends with that lock, so a goroutine that
-// waits for the lock also needs context.WithoutCancel. A nil ctx counts as
+// waits for the lock also needs context.WithoutCancel. Calling [Lock.Context]
+// with the child yields a context that re-enters that Lock. A nil ctx counts as
 // context.Background.
 //
 // If a goroutine waits for a lock whose holder waits for the goroutine, both

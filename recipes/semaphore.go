@@ -139,9 +139,10 @@ func (u units) want() *want {
 	return &want{kind: u.kind(acquiring), settledKind: u.kind(settled), units: u, rule: u.behindUnits, holds: u.fitBehind}
 }
 
-// behindUnits is the queueing rule of a semaphore. The first waiter watches all
-// holders. Any other watches the waiter ahead, whose node is renamed by its
-// grant. Nodes of other kinds count as waiters.
+// behindUnits is the queueing rule of a semaphore. No node joins ahead of a
+// holder, so a grant stays valid. The first waiter watches all holders. Any
+// other watches the waiter ahead, whose node is renamed by its grant. Nodes of
+// other kinds count as waiters.
 func (u units) behindUnits(ahead []driver.Node) []driver.Node {
 	var seen tally
 	last := -1

@@ -20,7 +20,7 @@ import (
 // TryRLock then holds nothing, and its node is removed. Connected, Heartbeat,
 // SessionEnded, Reaped and Downgraded may run on goroutines of the client,
 // where a panic ends the program. Lost always runs on such a goroutine, perhaps
-// after SessionEnded, and after the return of the Unlock that found the loss.
+// after SessionEnded or after the return of the Unlock that found the loss.
 // [Client.Close] waits for it.
 //
 // A hook gets the context of the call that its comment names, or one derived

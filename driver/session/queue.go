@@ -23,10 +23,10 @@ type Row struct {
 	Data   []byte `json:",omitempty"`
 }
 
-// Apply makes the change of a session that exists in the store. For a Create,
-// it returns the new node, which gets the token. For any other change, it
-// returns the node as it was before the change. An error matches driver.ErrGone
-// or driver.ErrStale, and the queue is then unchanged.
+// Apply makes a change for a session, which must exist in the store. For a
+// Create, it returns the new node, which gets the token. For any other change,
+// it returns the node as it was before the change. An error matches
+// driver.ErrGone or driver.ErrStale, and the queue is then unchanged.
 func (q *Queue) Apply(c Change, session string, token int64) (n Row, err error) {
 	if c.Kind == Create {
 		n = Row{driver.FormatName(c.Prefix, token), token, session, c.Number, c.Data}

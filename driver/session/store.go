@@ -22,9 +22,8 @@ import (
 //   - driver.ErrSessionEnded: the store does not have the session, which then
 //     ends.
 //   - driver.ErrGone, driver.ErrStale or [Refused]: a change was not made, and
-//     never will be.
-//
-// After any other error of Do, the outcome counts as unknown.
+//     never will be. After an error of Do that is none of these, the outcome
+//     counts as unknown.
 //
 // A Store that wraps another one has a method Unwrap() Store. Of the interfaces
 // below, the session then uses only those that both implement.

@@ -17,7 +17,8 @@ import (
 // a prefix before them.
 //
 // Reads are linearizable: they show each earlier write that was answered or
-// announced.
+// announced. Joining and leaving a queue, and ending a session, do not rely on
+// that, because the condition of the write decides.
 type KV interface {
 	Get(ctx context.Context, key string) (Entry, error)
 	// Scan returns all entries, which need not be from one instant.
@@ -29,9 +30,9 @@ type KV interface {
 	// second key is [Unguarded].
 	//
 	// If a revision differs, the error matches [ErrConflict]. It must also match
-	// driver.ErrUnavailable if the write may have been made all the same, for
-	// example because a deposed leader answered. After any other error, the
-	// outcome is unknown, and the request may still arrive.
+	// driver.ErrUnavailable if the write may have been made all the same, because
+	// the client library may send it twice, or a deposed leader may answer. After
+	// any other error, the outcome is unknown, and the request may still arrive.
 	Write(ctx context.Context, e Entry, guard ...Entry) (revision int64, err error)
 	// Close frees the connections. It is called after the Write that ends the
 	// session. If that Write has failed, the session may repeat it after Close, so

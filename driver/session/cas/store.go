@@ -260,7 +260,8 @@ func (s *store) unguarded() bool {
 }
 
 // confirm makes sure that the session existed when its node was added, because
-// an ended session's node would block the queue.
+// an ended session's node would block the queue. If the read is refused, the
+// error is not Refused, because the node is there.
 func (s *store) confirm(ctx context.Context, name string) error {
 	own, err := s.get(ctx, sessionKey(s.id), true)
 	if err != nil && !errors.Is(err, driver.ErrSessionEnded) {
