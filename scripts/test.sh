@@ -11,7 +11,7 @@
 #   histories  the tests that record histories, and the judge of these
 #   core       the root module with -short; needs no server but ZooKeeper
 #
-# Most tests wait for a server or a timeout. So two or three packages run side by side,
+# Most tests wait for a server or a timeout. So up to four packages run side by side,
 # and at most four tests of each: more would fail on a machine that has other work, as
 # sessions starve. For the same reason, compilers and linkers are nice (and collect
 # little garbage, to be faster), and the two packages that need ensembles have a time of
@@ -38,7 +38,7 @@ export GORACE="atexit_sleep_ms=0 ${GORACE-}"
 checks='-race -gcflags=modernc.org/...=-race=false -ldflags=-s -vet=off -shuffle=on'
 checks="$checks -gcflags=github.com/dlock-go/dlock/internal/history/generations=-race=false"
 two='-p 2 -parallel 4'
-three='-p 3 -parallel 4'
+four='-p 4 -parallel 4'
 alone='-p 1'
 ensemble="$alone -parallel 4 -timeout 30m" # elections take long on a busy machine
 status=0
@@ -100,7 +100,7 @@ long_tests() {
 counts='Requests$|WritesNothing|AllocatesLittle'
 
 # core lists the packages of the root module that make test tests, the long ones first.
-core() { GOWORK=off go list ./zkdriver ./cmd/... ./dlocktest ./internal/... ./... | grep -v '/internal/zktest$'; }
+core() { GOWORK=off go list ./zkdriver ./cmd/... ./dlocktest ./driver/session/cas ./internal/... ./... | grep -v '/internal/zktest$'; }
 
 all_began=$(date +%s)
 contrib=$(sh scripts/modules.sh | sort -r | sed -n 's|^\./contrib/\(.*\)|./\1/...|p')
@@ -111,14 +111,14 @@ if [ "${1-}" = histories ]; then
 	tests ./internal/longtest "$alone -run Histories" ./ensemble
 	tests ./internal/longtest "$alone" ./histories
 elif [ "${1-}" = core ]; then
-	tests . "$three -short" $(core)
+	tests . "$four -short" $(core)
 elif [ "${1-short}" = short ]; then
 	need_all
 	# Not side by side: on two cores that takes as long, and sessions starve.
-	tests . "$three -short" $(core)
-	tests ./bench "$three -short" ./...
+	tests . "$four -short" $(core)
+	tests ./bench "$four -short" ./...
 	# The workspace has all modules under contrib. The longest are first.
-	tests ./contrib "$three -short" ./sqldriver/postgres ./sqldriver/mysql ./etcddriver ./redisdriver ./natsdriver $contrib
+	tests ./contrib "$four -short" ./sqldriver/postgres ./sqldriver/mysql ./etcddriver ./redisdriver ./natsdriver ./sqldriver/sqlite ./cmd/dlock $contrib
 	tests ./internal/longtest "$alone -run $counts" ./endtoend
 elif [ "$1" != long ]; then
 	echo "usage: scripts/test.sh [short|long|histories|core]" >&2
@@ -130,7 +130,7 @@ else
 	tests . "$alone" ./internal/history # for its records
 	tests . "$alone -race=false -run TestNoSeed" ./internal/history -seeds=20000
 	tests . "$two" ./internal/zktest
-	tests ./contrib "$three -run $(long_tests contrib)" ./natsdriver $(long_packages contrib) # the longest first
+	tests ./contrib "$four -run $(long_tests contrib)" ./natsdriver $(long_packages contrib) # the longest first
 	newer=$files/newer
 	sh scripts/newer-servers.sh "$newer" || exit 1
 	(

@@ -29,6 +29,7 @@ func mustLock(t *testing.T, c *dlock.Client) *dlock.Lock {
 
 // Setting the clock back must neither lose a lock nor make a second holder.
 func TestAStepBackUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := withClock(t)
 	var holders history.Holders
 	defer holders.Load(t, 4, func() (*dlock.Client, error) { return dlock.Open("postgres", server.DSN("session_timeout=10s")) })()

@@ -83,6 +83,7 @@ func TestNoValuePrintsThePassword(t *testing.T) {
 }
 
 func TestNoErrorHasAPartOfThePassword(t *testing.T) {
+	t.Parallel()
 	testenv.KeepPasswords(t, func(dsn string) error {
 		_, err := Driver{}.OpenConnector(dsn)
 		return err

@@ -24,6 +24,7 @@ func begin(t *testing.T, c *caseStore, text string) *sql.Tx {
 }
 
 func TestLocksOfDeadSessionsWhileAnOperatorLocksRows(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"node":  "SELECT * FROM dlock.node WHERE queue = 'locked' FOR UPDATE",
 		"queue": "SELECT * FROM dlock.queue WHERE name = 'locked' FOR UPDATE",

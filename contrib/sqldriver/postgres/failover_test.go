@@ -144,6 +144,7 @@ func TestAClockStepDoesNotEndTheGrace(t *testing.T) {
 
 // The old primary answers the holder, but no standby confirms the heartbeats.
 func TestNoTwoHoldersIfAPrimaryIsIsolated(t *testing.T) {
+	t.Parallel()
 	for _, cancelled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cancelled=%v", cancelled), func(t *testing.T) {
 			t.Parallel()

@@ -284,6 +284,7 @@ func TestSessionThatNoLongerListensLooks(t *testing.T) {
 }
 
 func TestConnectionsAtRest(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Shared(t)
 	schema := server.Schema()
 	sqltest.ConnectionsAtRest(t, func() *dlock.Client {
