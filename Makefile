@@ -41,7 +41,7 @@ soak: need-zookeeper need-gcc ## faults on three ZooKeeper servers for SOAK (30m
 
 faults: need-stores ## put each fault of internal/plant into the code; fails if one is not seen
 	DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require DLOCK_TEST_NATS=require \
-		go test -count=1 -v -timeout 0 -run TestFaults ./internal/plant -put
+		go test -count=1 -v -timeout 0 -parallel 4 -run TestFaults ./internal/plant -put
 
 demo-all: need-zookeeper need-stores ## the demo with several processes on every store, each on a server that starts for it
 	cd contrib/cmd && DLOCK_TEST_ZOOKEEPER=require DLOCK_TEST_REDIS=require DLOCK_TEST_POSTGRES=require DLOCK_TEST_MYSQL=require DLOCK_TEST_ETCD=require DLOCK_TEST_NATS=require go test -count=1 -v -run OnEveryStore ./dlock

@@ -179,7 +179,7 @@ func goTool(t *testing.T, files map[string]string, dir, verb string, args ...str
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-overlay=" + file}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-overlay=" + file, "-toolexec=env GOGC=400"}, args...)...)
 	cmd.Dir, cmd.Env = filepath.Join(top, dir), append(os.Environ(), planted+"=1")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
