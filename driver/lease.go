@@ -217,10 +217,9 @@ func (l *Lease) Do(request func() error) error {
 	return cmp.Or(l.Err(), err)
 }
 
-// Failed records the error of a request that has not renewed the lease. If the
-// lease then runs out, the text of the lease's error quotes the latest recorded
-// error, to tell users why their session ended, but the lease's error does not
-// match it. Do and Run call Failed themselves.
+// Failed records why a request has not renewed the lease. If the lease then
+// runs out, the error of Err quotes the latest such error in its text, but does
+// not match it. Do and Run call Failed themselves.
 func (l *Lease) Failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -357,10 +356,10 @@ func (l *Lease) OnRenew(f func(left, term time.Duration)) {
 // than the instant from which it runs now. If the lease has not begun, it
 // begins.
 //
-// CountFrom is for stores with two kinds of proof that they took a request as a
-// sign of life. A weak proof is good enough while the session owns no node.
+// CountFrom is for stores whose answers may prove only weakly that a request
+// prolonged the session. A weak proof is enough while the session owns no node.
 // Before a driver returns the session's first node, it calls CountFrom with the
-// sending time of the latest request that has a strong proof.
+// sending time of the latest request with a strong proof.
 //
 // If the rest of the term would be shorter than the argument least, CountFrom
 // changes nothing and returns an error that matches [ErrUnavailable]. If the

@@ -13,7 +13,7 @@ import (
 	"github.com/dlock-go/dlock/internal/leasehook"
 )
 
-// clocks are fake clocks that only the method step advances. It fires no timer.
+// clocks are fake clocks that step advances without firing timers.
 type clocks struct {
 	*clock
 	mu         sync.Mutex

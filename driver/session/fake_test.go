@@ -28,7 +28,7 @@ type fake struct {
 	// If set, these functions run around each request and can make it fail.
 	before, after func(ctx context.Context, what string) error
 
-	next     time.Duration // time until a live session's deadline, or zero
+	next     time.Duration // returned by Beat; zero means an hour
 	deadline time.Time     // deadline of another session, or zero
 	ended    time.Time     // when that session was ended
 }

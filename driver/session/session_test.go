@@ -202,7 +202,7 @@ func TestCallersTakeTurns(t *testing.T) {
 
 type admitting struct {
 	*fake
-	full chan struct{} // closed if there is room
+	full chan struct{} // blocks while full
 }
 
 func (a admitting) Admit(ctx context.Context) error {

@@ -125,8 +125,8 @@ type Node struct {
 	// Token must be set for the session's own nodes. For other nodes it may be
 	// zero. For those without an Owner it must be zero.
 	Token int64
-	// Proof is a text known only to those who may read the node, such as a hash
-	// of its data. See [Host.Gone]. It is empty in stores without notices.
+	// Proof is a secret of the node's readers, such as a hash of its data.
+	// [Host.Gone] uses it to detect forged notices. Without notices it is empty.
 	Proof string
 	Owner string // see Inspector
 	Data  []byte // see Inspector

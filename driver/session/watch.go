@@ -131,8 +131,8 @@ func (s *Session) told(queue string, gone func(name string) bool) {
 	}
 }
 
-// armAnnounced arms the watch of a Create and replays the notices since then,
-// unless one may be lost.
+// armAnnounced arms the watch for Create and replays recorded notices. It
+// returns false if any may be lost.
 func (s *Session) armAnnounced(a *arming, p driver.Place, ahead driver.Node, nodes []Node) (driver.Watch, bool) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
@@ -164,7 +164,7 @@ func (h Host) Gone(queue, name string, why driver.Cause, proof string) {
 	notices.mu.Lock()
 	defer notices.mu.Unlock()
 	if notices.stale[queue] != 0 {
-		// A lost notice may have been about the waiter's own node.
+		// The waiter must check whether its own node still exists.
 		n.why = driver.Changed
 	}
 	for a := range notices.arming {

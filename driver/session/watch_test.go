@@ -433,7 +433,7 @@ func TestTheStoreAwaitsTheNodeAheadIfItsTurnIsNear(t *testing.T) {
 		assert.Equal(t, driver.Released, <-w.C)
 		assert.Equal(t, []int{1, 5}, []int{f.count("look"), f.count("await")})
 		w.Stop()
-		other := f.queues["q"][0] // watched by name alone, as by an observer
+		other := f.queues["q"][0] // an observer's Place has no Token
 		_, err = s.Watch(t.Context(), "q", driver.Place{Node: driver.Node{Name: other.Name, Seq: other.Token}})
 		require.NoError(t, err)
 		time.Sleep(time.Second)

@@ -284,7 +284,7 @@ func TestASessionPurgedBeforeItsNodes(t *testing.T) {
 	})
 }
 
-// A waiter that has seen the session alive learns of its end at a heartbeat.
+// The waiter saw the session alive, and must notice the purge at a heartbeat.
 func TestAWaiterPrunesASessionThatItKnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -9,7 +9,7 @@ import (
 	"github.com/dlock-go/dlock/driver/session"
 )
 
-// A driver's Connector returns the session. Here the store is in memory.
+// Drivers call Connect in their Connector. This store is in memory.
 func ExampleConnect() {
 	ctx := context.Background()
 	s, err := Connect(ctx, newMemory(), session.Config{Name: "memory", ID: "me", Timeout: 10 * time.Second})

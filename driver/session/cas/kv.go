@@ -75,8 +75,8 @@ type Generational interface {
 	// Generation returns the generation of the data. A new one begins with each
 	// event that may have undone an answered write. Generation is called before
 	// the session begins and after each heartbeat. If it has changed, the session
-	// ends with driver.ErrLostData. The result must have a Wait until the leases
-	// of all earlier generations are over.
+	// ends with driver.ErrLostData. The result's field Wait must outlast the
+	// leases of all earlier generations.
 	Generation(ctx context.Context) (Generation, error)
 }
 

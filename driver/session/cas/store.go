@@ -461,7 +461,7 @@ func (s *store) met() map[string][]string {
 		q, _ := decode(c.Entry)
 		own, left := slices.IndexFunc(q.Nodes, func(n session.Row) bool { return n.Owner == s.id }), 0
 		if own <= 0 {
-			left = nearest // nobody behind them checks the last nodes
+			left = nearest // otherwise nobody checks the last nodes
 		}
 		for _, n := range slices.Backward(q.Nodes) {
 			switch is := s.cache[sessionKey(n.Owner)]; {
