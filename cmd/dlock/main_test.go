@@ -17,8 +17,8 @@ import (
 	"github.com/dlock-go/dlock/internal/leakcheck"
 )
 
-// runProgram is an environment variable by which the test binary runs the
-// program instead.
+// runProgram is an environment variable that turns the test binary into the
+// program.
 const runProgram = "DLOCK_TEST_RUN_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -239,7 +239,7 @@ func TestNoProcessOutlivesAKilledParent(t *testing.T) {
 	}
 }
 
-// isIn reports whether a process is stopped (state T) or a zombie (state Z).
+// isIn reports whether a process has the state, such as T for stopped.
 func isIn(state byte, pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return bytes.Contains(stat, []byte{')', ' ', state, ' '})
