@@ -39,7 +39,7 @@ type backend struct {
 	own     map[int64]*node // nodes returned by Create, by token
 	sent    map[int64]*node // nodes of unanswered Creates, by session.Change.Number
 	numbers map[string]*numbers
-	lost    int64 // numbers in a new queue start above this
+	lost    int64 // highest number that a late request may delete
 }
 
 type node struct {

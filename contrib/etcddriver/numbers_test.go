@@ -118,7 +118,7 @@ func TestANodeNeverTakesAKeyThatASecondDeleteRemoves(t *testing.T) {
 
 	next := create(t, s, "q", "h-W-")
 	close(send)
-	require.NoError(t, <-second) // not ErrGone, because its first reply was lost
+	require.NoError(t, <-second) // not ErrGone: its first attempt may have succeeded
 	s.has(t, next.Node)
 }
 
@@ -249,7 +249,7 @@ func TestACreateThatAProxySendsTwiceReturnsTheNode(t *testing.T) {
 	s.leavesNothing(t, "q")
 }
 
-// Any program may write the key that makes etcd reject Creates.
+// The test writes the key that makes etcd reject Creates.
 func TestACreateThatIsRejectedIsSentAgain(t *testing.T) {
 	server := etcdtest.Shared(t)
 	s := connectTo(t, "etcd://"+server.Addr()+"/"+server.Prefix()+"?"+longSession)

@@ -232,9 +232,9 @@ func (l *link) holdRequest(t *testing.T, server *etcdtest.Server, op faults.Op) 
 		client := pb.NewKVClient(raw(t, server).ActiveConnection())
 		select {
 		case request := <-held:
-			switch r := request.(type) { // etcd may reject the request
+			switch r := request.(type) {
 			case *pb.TxnRequest:
-				_, _ = client.Txn(t.Context(), r)
+				_, _ = client.Txn(t.Context(), r) // etcd may reject it
 			case *pb.DeleteRangeRequest:
 				_, _ = client.DeleteRange(t.Context(), r)
 			}

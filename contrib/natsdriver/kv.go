@@ -45,7 +45,7 @@ var (
 // Batches are slow on a single server, and conflict in a cluster.
 func (kv *kv) Unguarded() bool { return true }
 
-// subject converts a key to a subject. Keys of notices begin with n/.
+// subject returns the NATS subject of a key.
 func (s *settings) subject(key string) string {
 	return s.stream + "." + strings.ReplaceAll(key, "/", ".")
 }

@@ -172,7 +172,7 @@ func (p *program) handOver() {
 	p.await(`dlock_waiting{lock="b",mode="exclusive",recipe="lock"} 1`)
 }
 
-// promtool treats the scrapes of the processes as one minute apart.
+// The test tells promtool that a minute lies between two scrapes.
 func TestAlarmsFireInTroubleOnly(t *testing.T) {
 	type object map[string]any
 	rules, panels := string(must(os.ReadFile("rules.yml"))), string(must(os.ReadFile("dashboard.json")))

@@ -438,7 +438,6 @@ func (l *link) askSentinels(ctx context.Context) (string, error) {
 	return "", mixed(failed, passing)
 }
 
-// askSentinel closes the connection when ctx ends, because go-redis does not.
 func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 	o := l.settings.sentinel.options()
 	o.MaxRetries, o.DialerRetries, o.Protocol, o.DisableIdentity = -1, 1, 2, true
@@ -449,7 +448,7 @@ func (l *link) askSentinel(ctx context.Context, addr string) (string, error) {
 			return unconnected(err), nil
 		}
 		l.waitsFor(noAnswer + "the Sentinel " + addr)
-		context.AfterFunc(ctx, func() { _ = conn.Close() })
+		context.AfterFunc(ctx, func() { _ = conn.Close() }) // go-redis does not stop when ctx ends
 		return conn, nil
 	}
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -70,7 +70,7 @@ func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 			b.receive(ctx, p)
 			_ = p.Close()
 			b.listening.Store(false)
-			if time.Since(began) > longest { // otherwise the connection broke at once
+			if time.Since(began) > longest { // the connection worked for a while
 				pause = shortest
 			}
 			b.host.Lost()
@@ -87,8 +87,8 @@ func (b *backend) listen(ctx context.Context, p *redis.PubSub) {
 	}
 }
 
-// receive passes on notices until the connection breaks or is silent. A timeout
-// ends it, because a notice may be incomplete.
+// receive passes on notices until an error or a timeout, which may leave a
+// notice half read.
 func (b *backend) receive(ctx context.Context, p *redis.PubSub) {
 	defer b.ping(ctx, p)()
 	for ctx.Err() == nil {

@@ -52,8 +52,8 @@ func (sh *shell) client() *dlock.Client {
 	return client
 }
 
-// try returns the lines that a documented command prints, with text replaced in
-// pairs.
+// try runs a documented command, with parts of it replaced, and returns its
+// lines.
 func (sh *shell) try(command string, replace ...string) (lines []string, err error) {
 	sh.t.Helper()
 	require.Contains(sh.t, sh.documents, command+"\n", "no page contains the command")

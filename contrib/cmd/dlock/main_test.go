@@ -151,7 +151,7 @@ func TestTheHelpNamesEveryDriver(t *testing.T) {
 	}
 }
 
-// Most of the data source names are invalid for the driver that gets them.
+// Drivers also get each other's data source names, which they must reject.
 func TestNoMistakeOnTheCommandLineRepeatsAPassword(t *testing.T) {
 	t.Chdir(t.TempDir()) // SQLite may create files here
 	for _, dsn := range []string{

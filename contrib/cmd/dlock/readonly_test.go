@@ -66,7 +66,7 @@ func TestLsAndQueueLeaveNothing(t *testing.T) {
 			dsn, content := open(t)
 			before := content()
 			for _, args := range [][]string{{"ls"}, {"queue", "-json", "stock"}} {
-				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // less than the grace of 10 s
+				status, out, errs := run(t, append(args, "-timeout", "9s", "-driver", driver, "-dsn", dsn)...) // too short to begin a session
 				assert.Zero(t, status, "%v: %s", args, errs)
 				assert.NotContains(t, out, "node")
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// Both functions also check that the error of Connect contains no password.
+// Both check the error of Connect, which must contain no password.
 var refused, unavailable = sqltest.Refusals(Driver{}, secrets...)
 
 func TestConnectSaysWhatIsWrong(t *testing.T) {

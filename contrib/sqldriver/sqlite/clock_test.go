@@ -29,7 +29,7 @@ func pass(t *testing.T, d time.Duration, s *session.Session) {
 	operate(t, memberOf(s).path, "UPDATE dlock_session SET deadline = deadline - ?1, until = until - ?1", d.Microseconds())
 }
 
-// A step ends leases but not deadlines, so the holder learns of its loss first.
+// A clock set forward must end the holder's lease before it frees the lock.
 func TestAStepForwardLeavesOneHolder(t *testing.T) {
 	st := newStoreAt(t, filepath.Join(directory(t), "locks.db"), time.Hour)
 	holder := connect(t, st)

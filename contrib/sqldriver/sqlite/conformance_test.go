@@ -256,8 +256,8 @@ type stmt struct {
 
 func (s *stmt) Close() error { return nil } // the connection closes it
 
-// before injects faults. A cut spares open transactions, which would block
-// other sessions.
+// before injects faults. A cut lets open transactions finish, so they block
+// nobody.
 func (s *stmt) before() error {
 	c := s.conn
 	if c.wire.broken.CompareAndSwap(true, false) {

@@ -233,7 +233,7 @@ func TestKilledProcessesLeaveOneHolderAndRisingTokens(t *testing.T) {
 	assert.Zero(t, nodes(t, dsn), "the nodes of the killed processes are gone")
 }
 
-// A stopped process keeps its file locks, so its deadline ends its session.
+// A killed process frees its file locks. A stopped one misses its deadline.
 func TestAStoppedProcessLosesItsLockByTheDeadline(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(directory(t), "locks.db")

@@ -13,10 +13,10 @@ import (
 	"github.com/dlock-go/dlock/internal/testenv"
 )
 
-// ByHand checks that sessions notice what somebody changes by hand. The
-// function store returns an empty store and a function that runs a statement in
-// it. Each statement in ending ends the session named ID, each one in deleting
-// deletes all nodes, and each one in taking removes what a heartbeat needs.
+// ByHand checks that sessions notice manual changes. The function store returns
+// an empty store and a function that runs statements in it. Each statement in
+// ending ends the session for which the word ID stands, each in deleting
+// deletes all nodes, and each in taking removes what heartbeats need.
 func ByHand(t *testing.T, store func(t *testing.T) (c driver.Connector, exec func(string)), ending, deleting, taking []string) {
 	for _, text := range slices.Concat(ending, deleting, taking) {
 		t.Run(text, func(t *testing.T) {
