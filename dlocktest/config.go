@@ -9,8 +9,8 @@ import (
 )
 
 // Config says how to reach a store and how to inject faults into it. Only New
-// is required. Every other function is a hook that injects one kind of fault;
-// the cases that need a nil hook are not checked.
+// is required. Every other function is a hook that injects one kind of fault.
+// Cases that need a missing hook are not checked.
 //
 // Each case calls one hook at a time, from its own goroutines. With Parallel,
 // several cases call hooks concurrently. A hook that cannot inject its fault
@@ -144,8 +144,8 @@ type Config struct {
 
 	// PutNode puts a node with exactly that name and data into the queue, as
 	// another program would, and creates the queue if necessary. The node
-	// belongs to no session. The name may be one that a node of dlock had
-	// before the queue was removed.
+	// belongs to no session. The name may have belonged to a node of dlock that
+	// was removed with its queue.
 	PutNode func(t *testing.T, c driver.Connector, queue, name string, data []byte)
 
 	// NewNearRollOver is like New, but the sequences of its store are almost

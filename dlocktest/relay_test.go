@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// onNews is called with a watch's values and end. It closes out at most once.
+// onNews handles a watch's values and its end. It may close the channel once.
 type onNews func(cause driver.Cause, open bool, out chan<- driver.Cause)
 
 func relay(w driver.Watch, on onNews) driver.Watch {

@@ -251,8 +251,8 @@ func endAfterSlowLists(c *check, pause time.Duration) {
 	wg.Wait()
 }
 
-// endAfterSlowBeats reports whether the session outlived its timeout before the
-// cut, which proves that a slow reply renewed the lease.
+// endAfterSlowBeats cuts a session off after slow replies have renewed its
+// lease. It returns false if none has.
 func endAfterSlowBeats(c *check, percent int) (counted bool) {
 	holder, next := c.session(), c.session()
 	timeout := c.timeoutOf(holder)

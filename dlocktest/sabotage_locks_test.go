@@ -8,7 +8,7 @@ import (
 	"github.com/dlock-go/dlock/driver/faults"
 )
 
-// lockSabotages must be caught by the cases for dlock's locks, too.
+// lockSabotages must be caught by the cases that use dlock's locks.
 var lockSabotages = []sabotage{
 	{"always says that no node is ahead; seen in locks", "see rule 5", tells(nothing)},
 	{"sends Released without knowing what operators removed; seen in locks", "see rule 13", overtaking(notItself)},

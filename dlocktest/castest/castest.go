@@ -195,8 +195,8 @@ func (l *link) travel(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request sends a request over the link. The link's fault handles the request
-// instead if is reports true for its op.
+// request sends a request over the link. A fault for its operation gets it
+// instead.
 func request[T any](ctx context.Context, l *link, is func(faults.Op) bool, send func(context.Context, cas.KV) (T, error)) (v T, err error) {
 	l.mu.Lock()
 	op, fault, delay := l.op, l.fault, l.delay

@@ -21,13 +21,13 @@ func Of(s driver.Session) *Requests {
 // one, and must have been begun with a store that [Wrap] returned.
 //
 // CutOff, Reset, SilenceNotices and DelayReplies use the [Network] that the
-// function network returns for the session. If network is nil, they use the
-// store of [Wrap], which tests less: the driver's own connections do not break,
-// and notices are not silenced.
+// function network returns for the session. If network is nil, they act on the
+// store of [Wrap]. The driver's own connections then do not break, and notices
+// are not silenced.
 //
 // Requests and replies are lost between the session and the store of the
-// driver. The driver must test itself whether a client library sends a request
-// again after its connection broke.
+// driver. Whether a client library repeats requests on a new connection is left
+// to the driver's own tests.
 //
 // A request that was delayed by [Requests.Hold] arrives through the store that
 // the function late returns. If late is nil, this is the session's own store,

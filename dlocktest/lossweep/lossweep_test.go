@@ -145,8 +145,7 @@ func TestAFunctionThatIgnoresTheErrorOfUnlockIsMentioned(t *testing.T) {
 	assert.Contains(t, logs["expired-at-write-1"], "does it look at the error of Unlock?")
 }
 
-// unlocked writes although TryLock failed, if the error matches the parameter
-// ignored.
+// unlocked ignores one error of TryLock and writes without the lock.
 func unlocked(ignored error, write func(s *Sweep, l *dlock.Lock, what string) error) func(*testing.T, *Sweep) error {
 	return func(t *testing.T, s *Sweep) error {
 		l, err := s.Client().RWMutex("stock").TryLock(t.Context())
