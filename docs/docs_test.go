@@ -434,7 +434,7 @@ func TestEveryTestThatIsNamedExists(t *testing.T) {
 // hyphens.
 var caseOfKit = regexp.MustCompile("(?:`|//)([a-z][a-z']*(?:-[a-z']+){2,})(?:`|')")
 
-// Only this page is checked, because others name settings that look like cases.
+// Only one page is checked. Others name settings that look like cases.
 func TestEveryCaseThatIsNamedExists(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, m := range regexp.MustCompile(`\bname: "([^"]+)"`).FindAllStringSubmatch(readAll(t, "dlocktest"), -1) {
@@ -629,8 +629,7 @@ func TestOnlyTestsAskWhetherTheRunIsShort(t *testing.T) {
 	assert.NotZero(t, asked)
 }
 
-// A session survives an outage that ends before the lease's last heartbeat, on
-// etcd earlier.
+// A session survives an outage that leaves time for one more heartbeat.
 func TestThePagesOfStoresShowTheTimesOfALease(t *testing.T) {
 	for _, store := range []string{"redis", "postgresql", "mysql", "sqlite", "nats", "etcd"} {
 		page := strings.ReplaceAll(read(t, "docs/stores/"+store+".md"), " s |", "s |")

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 func TestTheProgramEndsAtASignal(t *testing.T) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM) // or a signal outside main kills the test
+	signal.Notify(signals, syscall.SIGTERM) // keeps signals from killing the test
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
