@@ -88,8 +88,8 @@ func (t Table) Raise(ctx context.Context, tx Tx, resource string, token int64) e
 	if err := errors.Join(t.valid(), check(resource, token)); err != nil {
 		return err
 	}
-	// Incrementing checks changes the row even if the token is equal. Otherwise
-	// MySQL would report that the statement has changed no row.
+	// MySQL counts only rows that get a new value, so each call increments the
+	// column checks.
 	result, err := tx.ExecContext(ctx, t.sql(`UPDATE % SET
 		token = CASE WHEN epoch < ? OR epoch = ? AND token < ? THEN ? ELSE token END,
 		epoch = CASE WHEN epoch < ? THEN ? ELSE epoch END,
