@@ -42,9 +42,9 @@ var commands = []command{
 
 // Main runs the command named by os.Args and exits with its status. A
 // termination signal or a failed write to standard output stops the command
-// gracefully. A second interrupt kills the process. A second SIGTERM or SIGHUP
-// does not, because timeout, or a shell whose terminal closes, may send it
-// twice. Commands with ownSignals handle signals themselves.
+// gracefully. A second interrupt kills the process. Other signals do not,
+// because some programs send them twice. Commands with ownSignals handle
+// signals themselves.
 func Main() {
 	if len(os.Args) > 1 {
 		if c := find(os.Args[1]); c != nil && c.ownSignals {

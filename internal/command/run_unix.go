@@ -61,7 +61,7 @@ type supervisor struct {
 
 	signals chan os.Signal
 	asked   bool // a signal went to the holder process
-	killed  int  // exit status if forward killed the holder process
+	killed  int  // exit status if dlock killed the holder process
 }
 
 func supervise(r *runSettings, stderr io.Writer) int {

@@ -282,7 +282,7 @@ func TestArgumentsThatAreNotValidAreUsageErrors(t *testing.T) {
 	}
 }
 
-// A password must not have to be an argument, which all users can see.
+// All local users can see arguments, and a DSN may contain a password.
 func TestTheDSNMayComeFromTheEnvironment(t *testing.T) {
 	t.Setenv(dsnVariable, "environment")
 	for want, args := range map[string][]string{

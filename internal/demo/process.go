@@ -127,7 +127,7 @@ func (c *child) follow(r *run) error {
 	return nil
 }
 
-// parent is the run as seen by a child process.
+// parent is a child process's connection to its parent.
 type parent struct {
 	paused  int // see settings.Paused
 	mu      sync.Mutex

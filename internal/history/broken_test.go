@@ -97,7 +97,7 @@ func (s late) Err() error {
 	}
 }
 
-// A demoting session moves a node that is downgraded to the end of its queue.
+// A demoting session downgrades a node by moving it to the end of the queue.
 type demoting struct{ driver.Session }
 
 func (s demoting) Replace(ctx context.Context, queue string, p driver.Place, prefix string) (driver.Place, error) {

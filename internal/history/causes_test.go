@@ -45,8 +45,8 @@ func TestALossNeedsACause(t *testing.T) {
 			p.first.handles[0].answers = []seen{{span{7, 8}, 1, w}}
 		}
 	}
-	// During answer, the first contender claims the lock. Its client is closed
-	// at [5, 11].
+	// The contender claims the lock in the given span. Its client closes at
+	// [5, 11].
 	closed := func(answer span) func(p *pair) {
 		return func(p *pair) {
 			p.second.granted, p.second.handles[0].entered = span{5, 8}, span{5, 8}

@@ -38,8 +38,7 @@ type nodelessWaiter struct {
 	at    time.Time
 }
 
-// granted runs in the step of the grant, when session and context have not
-// ended.
+// granted runs at once after the grant, when lock and context must be valid.
 func (r *run) granted(ctx context.Context, h *handle) {
 	r.remark("%v holds it, %v", h, h.lock.Mode())
 	if h.number == 0 && h.unlock == nil { // not for Once, which calls its function later
@@ -90,7 +89,7 @@ func (r *run) downgraded(h *handle) {
 // unlockLimit covers the 2 s that Unlock may wait for the store.
 const unlockLimit = 2*time.Second + slack
 
-// forOnce returns the extra time for a call of Once to access the tick.
+// forOnce returns the extra time that a call of Once may take.
 func forOnce(unlock func() error) time.Duration {
 	if unlock == nil {
 		return 0
@@ -133,8 +132,7 @@ func kindOf(err error) string {
 	return "other"
 }
 
-// judge seldom calls Err, because a holder must notice its loss without such a
-// call.
+// A holder must notice its loss without calls of Err, so judge makes few.
 func (r *run) judge() {
 	all := r.notLost()
 	for _, h := range all {
@@ -352,7 +350,7 @@ func (r *run) judgeUnits(all []*possession) {
 func unitsIn(n driver.Node) (weight int, ok bool) {
 	for _, letter := range []string{"-S", "-H"} {
 		if _, rest, found := strings.Cut(n.Name, letter); found {
-			return int(rest[0] - '0'), true // one digit for at most four units
+			return int(rest[0] - '0'), true // always one digit
 		}
 	}
 	return 0, false

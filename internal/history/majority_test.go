@@ -26,7 +26,7 @@ type majorities struct {
 	marks   fence.Marks
 
 	mu   sync.Mutex
-	fine map[*majority.Lock][]time.Time // when last held in two and three stores
+	fine map[*majority.Lock][]time.Time // last time held in two stores, in three
 }
 
 func TestNoSeedBreaksAMajority(t *testing.T) {

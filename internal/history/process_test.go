@@ -164,7 +164,7 @@ func (c *process) loses() {
 	c.lostAt = time.Now()
 }
 
-// disturbedSince counts the second before t, too, because calls may join older
+// disturbedSince includes the second before t, because calls may join older
 // connection attempts.
 func (c *process) disturbedSince(t time.Time) bool {
 	if !c.calmSince(t).Equal(t) {

@@ -38,7 +38,7 @@ type Operation struct {
 	Queue        string
 	Hold         int        // number of the grant, shared by re-entries
 	Handle       int        `json:",omitempty"` // 0 for the first Lock; re-entries count up
-	Mode         dlock.Mode `json:",omitempty"` // as requested; for an Answer, from Lock.Mode
+	Mode         dlock.Mode `json:",omitempty"` // requested mode; in an Answer, Lock.Mode's result
 	Units        int        `json:",omitempty"` // granted units; 0 for a read-write lock
 	Token        int64      `json:",omitempty"` // of a Grant; highest that a Clearing removed
 	Maybe        bool       `json:",omitempty"` // the lock may have been lost before

@@ -30,7 +30,7 @@ const (
 	patience = time.Minute
 )
 
-// kits lists the drivers whose kits must see a fault, by the patch's Kit.
+// kits lists, by a patch's Kit, the drivers whose own kits must catch it.
 var kits = map[string][]string{
 	"":         nil,
 	"each":     {"contrib/redisdriver", "contrib/sqldriver/postgres", "contrib/sqldriver/mysql", "contrib/sqldriver/sqlite"},
@@ -41,7 +41,7 @@ var kits = map[string][]string{
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
 
 func TestFaults(t *testing.T) {
-	t.Setenv(history.Directory, t.TempDir()) // the usual directory is for correct code
+	t.Setenv(history.Directory, t.TempDir()) // keeps records of faulty runs apart
 	all, err := readPatches()
 	if err != nil {
 		t.Fatal(err)

@@ -124,8 +124,8 @@ func (p *process) stop() error {
 	return p.supervisor.stop()
 }
 
-// Down reports whether the server is down because its test has not started it,
-// or has killed or stopped it.
+// Down reports whether the test has killed or stopped the server, or not
+// started it yet.
 func (p *process) Down() bool { return p.Pid() == 0 }
 
 // Pid returns the server's process ID, or 0 while it is down.

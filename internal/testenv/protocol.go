@@ -24,7 +24,7 @@ var ErrOtherProtocol = errors.New("testenv: bytes of another protocol")
 type Frame struct {
 	Bytes []byte
 	Kind  Kind
-	// Op is the operation of a request.
+	// Op is a request's operation code.
 	Op int32
 	// ID matches a reply to its request.
 	ID int64

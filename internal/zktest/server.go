@@ -241,7 +241,7 @@ func (s *Server) listening() bool {
 	return err == nil && strings.Contains(envi, tmpdirProperty+s.Dir()+"\n")
 }
 
-// tmpdirProperty is the Java property by which listening identifies the server.
+// tmpdirProperty is the Java property that identifies a server.
 const tmpdirProperty = "java.io.tmpdir="
 
 // SecureAddr returns the address of the client port with TLS, as host:port. It

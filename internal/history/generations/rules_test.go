@@ -6,7 +6,7 @@ const (
 	timeout = 10 * time.Second // of each session in the store
 	term    = timeout * 3 / 4  // of a lease, from sending a heartbeat
 	within  = timeout / 8      // time limit of a confirmation
-	ahead   = 10 * time.Minute // added to tokens if the clock is behind
+	ahead   = 10 * time.Minute // margin above the tokens of earlier generations
 )
 
 // rules prevent two holders at once. TestAttacks replaces one rule at a time.
@@ -16,8 +16,8 @@ type rules struct {
 	// confirms returns how many replicas must confirm a new or renewed session.
 	confirms func(servers int) int
 
-	// generation returns the generation in which s runs a request; for learnt,
-	// see script.
+	// generation returns a request's generation. The argument learnt is the
+	// client's own.
 	generation func(s *server, learnt int) int
 
 	// count returns what is left of the grace after the server's clock advanced.

@@ -181,8 +181,8 @@ func traceTo(e *recorder) *recipes.Trace {
 	}
 }
 
-// useInEveryWay returns values that may be printed only when no goroutine uses
-// them.
+// useInEveryWay uses c and returns values that are safe to print only
+// afterwards.
 func (w *fixture) useInEveryWay(e *recorder, c *dlock.Client, proxy *zktest.Proxy) (late map[string]any) {
 	w.Helper()
 	m := c.RWMutex("of/q")

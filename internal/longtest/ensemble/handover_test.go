@@ -26,8 +26,8 @@ type handover struct {
 type grant struct {
 	err        error
 	at         time.Time
-	holderErr  error // Err of the previous holder's lock
-	holderLost bool  // Lost of the previous holder's lock was closed
+	holderErr  error // the previous holder's Lock.Err
+	holderLost bool  // whether the previous holder's Lock.Lost was closed
 	stalled    bool  // a stall may have delayed Lost
 }
 

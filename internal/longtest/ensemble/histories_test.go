@@ -107,8 +107,8 @@ func (c *routed) Connect(ctx context.Context) (driver.Session, error) {
 	return s, err
 }
 
-// After a failure, remove writes until the store answers, so that no deletion
-// comes late.
+// A failed deletion cannot take effect once the store has answered a later
+// write.
 func (c *routed) remove(queue string, nodes []string, more ...any) {
 	for _, name := range nodes {
 		more = append([]any{&zk.DeleteRequest{Path: c.chroot + "/" + queue + "/" + name, Version: -1}}, more...)

@@ -200,8 +200,7 @@ func TestWaiterGrantedByADeposedServerIsToldBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// The event arrives out of order, because in order it would find the session
-// alive.
+// The waiter gets the event only after the store has ended its session.
 func TestALateReleaseEventOfADeposedServerGrantsNoLock(t *testing.T) {
 	onEachDeposedServer(t, func(d *deposable) {
 		t := d.t

@@ -19,7 +19,7 @@ var stores = []string{
 	"redis", "postgres", "mysql", "sqlite", "nats",
 }
 
-// broken is how many deliberately broken locks must have a refused history.
+// broken is the least number of deliberately broken locks in the records.
 const broken = 20
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.After(m.Run())) }
@@ -32,7 +32,7 @@ func TestEachRecordedHistoryIsLinearizable(t *testing.T) {
 	records, err := history.Records(dir)
 	require.NoError(t, err)
 	judged := make(map[string]int)
-	missing := make(map[string]int) // refused histories still expected, by broken lock
+	missing := make(map[string]int) // by broken lock: further refusals expected
 	for _, r := range records {
 		judged[r.Of]++
 		if r.Broken == 0 {

@@ -123,7 +123,7 @@ func stopAtWrite(s *round) (func(), string) {
 		s.must(err)
 		return now.Writes > before.Writes && with.Token > token
 	})
-	s.must(m.order("write")) // read once the worker is resumed
+	s.must(m.order("write")) // the worker reads it when resumed
 	s.must(m.signal(syscall.SIGCONT))
 	if s.diverged() {
 		return nil, ""

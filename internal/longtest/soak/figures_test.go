@@ -21,7 +21,7 @@ type figures struct {
 	counts             map[string]int // sums of the counts of surviving workers
 	injected           map[string]int
 	checked, unchecked tally         // of all counters
-	recovery           time.Duration // longest until each member had a lock
+	recovery           time.Duration // longest time without progress after a heal
 	recoveryAfter      string
 }
 

@@ -231,8 +231,8 @@ func (s *round) inject(kinds []faultKind) (g injection) {
 	return g
 }
 
-// distribute moves the members, which would gather on the server that failed
-// least.
+// distribute spreads the members, which otherwise gather on the server with
+// fewest faults.
 func (s *round) distribute() {
 	var here []*zktest.Proxy
 	servers := s.random.Perm(len(s.ensemble.Servers))

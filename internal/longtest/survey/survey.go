@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	count          = 8 // surveys that must show the difference
+	count          = 8 // surveys before servers count as different
 	pause          = 5 * time.Second
 	sessionTimeout = 4 * time.Second
 )
