@@ -15,8 +15,7 @@ const (
 	// A call waits reachWithin for a client to get a session with its store, and
 	// then tries the next store.
 	reachWithin = time.Second
-	// A call that holds the lock in one store waits joinFor, on average, to get it
-	// in a majority of the stores.
+	// A call that holds the lock in one store waits about joinFor for a majority.
 	joinFor = time.Second
 	// A call that already has a majority waits lingerFor for the other stores.
 	lingerFor = 50 * time.Millisecond

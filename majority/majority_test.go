@@ -169,7 +169,7 @@ func TestMajoritySurvivesTheLossOfAMinority(t *testing.T) {
 	})
 }
 
-// A holder that just took the lock again would miss the loss of its majority.
+// Taking the forgotten locks again must not hide the loss of the majority.
 func TestAHolderThatStoresHaveForgottenIsLost(t *testing.T) {
 	inStores(t, 5, func(w *stores) {
 		for i := 1; i < 5; i++ {
@@ -252,7 +252,7 @@ func TestMajorityRefusesWrongClients(t *testing.T) {
 
 func TestMajorityEndsWithItsContext(t *testing.T) {
 	inStores(t, 3, func(w *stores) {
-		for _, s := range w.all[1:] { // in two stores, contenders without a record
+		for _, s := range w.all[1:] { // another contender holds two of three stores
 			other, err := s.Connect(bg)
 			require.NoError(t, err)
 			defer other.Close()
