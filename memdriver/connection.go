@@ -26,7 +26,7 @@ type loss struct {
 	held      *held
 }
 
-// held is a request to be delivered later. Its serve is nil until it is sent.
+// held is a request that will arrive late. Before it is sent, serve is nil.
 type held struct{ serve func() }
 
 func (c *connection) cut() bool { return c.cuts > 0 || c.store.cuts > 0 }

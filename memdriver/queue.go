@@ -23,7 +23,7 @@ type node struct {
 	driver.Node
 	token     int64   // fencing token, unique in the store
 	owner     *record // nil for foreign nodes
-	call      int64   // number of the owner's Create, from 1
+	call      int64   // ordinal of the owner's Create, from 1
 	contender bool    // whether List shows the node
 	data      []byte
 	created   time.Time
