@@ -57,8 +57,8 @@ func (c *Client) Election(name string, opts ...Option) *Election {
 //
 // Run outlasts outages of the store: after each error that matches
 // driver.ErrUnavailable, it pauses as [WithBackOff] says and tries again.
-// [WithTimeout] has no effect. Run never re-enters a term: with the context of
-// a term of this election, Run waits until that term has ended.
+// [WithTimeout] has no effect. Run never re-enters a term: if ctx belongs to a
+// term of this election, Run waits until that term has ended.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *Lock) error) error {
 	if err := e.queue.usable(ctx); err != nil {
 		return err

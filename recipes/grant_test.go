@@ -90,7 +90,7 @@ func TestAWaiterStopsItsWatchOfTheQueue(t *testing.T) {
 	})
 }
 
-// Delete fails in this test, because a deletion would end the watch by itself.
+// To keep the watch alive, the test's store refuses to delete the node.
 func TestUnlockStopsTheWatchOfTheNode(t *testing.T) {
 	for name, held := range map[string]time.Duration{"kept by a waiter": 0, "in the background": soon} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func lockAll(ctx context.Context, lockers []Locker, lock func(Locker, context.Co
 	for _, i := range byName(lockers) {
 		l, err := takeNext(inner, lockers[i], taken, lock)
 		if err != nil {
-			if ctx.Err() == nil { // a loss has cancelled inner
+			if ctx.Err() == nil { // a lost lock cancelled inner
 				err = mask(err, context.Canceled)
 			}
 			return nil, err
@@ -171,8 +171,8 @@ func takeNext(ctx context.Context, next Locker, taken []*Lock, lock func(Locker,
 	return lock(next, ctx)
 }
 
-// contains reports whether the node of l is in the queue. It compares random
-// IDs, because names repeat in other stores.
+// contains reports whether l's node is in the queue. It compares random IDs,
+// because node names are not unique across stores.
 func (q *queue) contains(ctx context.Context, l *Lock) bool {
 	if q.client.beginCall() != nil {
 		return false

@@ -409,7 +409,7 @@ func TestOncePerRunsOnceInEachPeriod(t *testing.T) {
 	}
 }
 
-// The second call waits longer than the period, but began with the first.
+// Both calls start together, and the second waits longer than the period.
 func TestOncePerCountsFromTheCall(t *testing.T) {
 	inWorldOf(t, patient, func(w *world) {
 		j := &job{world: w, takes: 90 * time.Minute}

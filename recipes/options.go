@@ -25,7 +25,7 @@ type options struct {
 	wait      Wait
 	maxQueue  int           // zero or less: no limit
 	maxHold   time.Duration // zero or less: no limit
-	record    []byte        // the part of Record that all nodes share
+	record    []byte        // the same in the Record of every node
 	recordErr error         // the error for data that WithData rejected
 	readOnly  bool
 }

@@ -158,15 +158,15 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) {
 //	nil         f has returned nil, and the lock was given back.
 //	ErrNotRun   The lock was not granted and f was not called. The error matches
 //	            that of Lock, too.
-//	ErrLost     f has returned, but the lock was lost before that. Or f returned
-//	            the ErrLost of another lock.
+//	ErrLost     The lock was lost before f returned. Or f returned the ErrLost of
+//	            another lock.
 //	ErrUnlock   f has returned while the lock was held. The lock was given back,
 //	            but its node stays for a while.
 //	any other   It is the error of f. The lock was held to the end and given back.
 //
 // ErrLost and ErrUnlock are joined to the error of f, even if that is nil.
-// ErrNotRun and ErrUnlock in the error of f itself are not matched, because they
-// come from another lock.
+// An ErrNotRun or ErrUnlock that f returns is not matched, because it belongs
+// to another lock.
 func (m *RWMutex) WithLock(ctx context.Context, f func(ctx context.Context, l *Lock) error) error {
 	return m.withLock(ctx, writer, f)
 }

@@ -131,8 +131,8 @@ func (s *Semaphore) String() string {
 // GoString describes the semaphore as String does, for the verb %#v.
 func (s *Semaphore) GoString() string { return "dlock.Semaphore(" + s.String() + ")" }
 
-// units is a contender's share of a semaphore: weight units, of the total that
-// its client gave.
+// units holds a contender's weight and the semaphore's total, as its client
+// gave them.
 type units struct{ weight, of int }
 
 func (u units) want() *want {

@@ -117,7 +117,7 @@ func TestNothingIsReportedOnceTheStoreHasAnswered(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.unlock(w.won(call))
 	})
-	inWorld(t, func(w *world) { // calls that end before the warning is due
+	inWorld(t, func(w *world) { // calls too short for a warning
 		c := w.connecting(hangs)
 		for range 10 {
 			ctx, cancel := context.WithTimeout(bg, 4*time.Second)

@@ -84,9 +84,9 @@ type Trace struct {
 	// case the error matches ErrClosed. It gets the values of the context with
 	// which the lock was taken.
 	Lost func(context.Context, LostInfo)
-	// Reaped is called when the background attempts at a removal or downgrade,
-	// which the store had not confirmed at once, have ended: with success, with
-	// the store's refusal, or with the session. It gets context.Background.
+	// Reaped is called when background retries of an unconfirmed removal or
+	// downgrade end: with success, with the store's refusal, or with the session.
+	// It gets context.Background.
 	Reaped func(context.Context, ReapedInfo)
 }
 

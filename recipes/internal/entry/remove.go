@@ -66,7 +66,7 @@ func (e *Entry) remove(ctx context.Context) (repeats *task, err error) {
 	return repeats, err
 }
 
-// explain turns the error of the Delete into that of Remove.
+// explain turns a Delete's error into the error that Remove returns.
 func (e *Entry) explain(err error) error {
 	name := e.Place().Name
 	switch {
