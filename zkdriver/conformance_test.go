@@ -138,7 +138,7 @@ func conforms(t *testing.T, params string) {
 		LoseRequest:    func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseRequest(opcodes(op)) },
 		LoseReply:      func(t *testing.T, s driver.Session, op faults.Op) { proxy(s).LoseReply(opcodes(op)) },
 		HoldRequest: func(t *testing.T, s driver.Session, op faults.Op) (arrive func()) {
-			// Lose it at once: the server drops requests from before a reconnect.
+			// The server drops requests of old connections, so holding means losing.
 			proxy(s).LoseRequest(opcodes(op))
 			return func() {}
 		},

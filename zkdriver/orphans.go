@@ -138,7 +138,7 @@ func (s *session) remove(all map[orphan]search) error {
 	})
 }
 
-// removeIn removes the oldest nodes first: no waiter finds an older orphan.
+// removeIn starts with the oldest node, so no waiter meets two orphans.
 func (s *session) removeIn(queue string, searches []search) error {
 	names, stat, err := s.conn.Children(s.settings.queuePath(queue))
 	if err != nil {

@@ -113,7 +113,7 @@ func TestTheCleanUpEndsWithTheSession(t *testing.T) {
 	}
 }
 
-// A repeated Create has the same data, so the search would remove both nodes.
+// The orphan search compares data and would remove the second node, too.
 func TestACreateThatMayLeaveANodeIsNotRepeated(t *testing.T) {
 	b := newFixture(t, "")
 	s := mustConnect(t, "zk://alice:geheim@"+b.proxy.Addr()+b.chroot+"?acl=digest&session_timeout=1m")

@@ -120,7 +120,7 @@ type queueCache struct {
 	known  map[string]queueInfo
 	trusts map[string]writeTrust
 
-	moved        sync.Map    // by queue: epoch of the successor in use
+	moved        sync.Map    // by used-up queue: its successor's epoch
 	noContainers atomic.Bool // whether the server is too old for containers
 }
 

@@ -164,7 +164,8 @@ func TestAWriteReportedBeforeTheAnswerIsJudgedByTheAnswer(t *testing.T) {
 	}
 }
 
-// With handover=list, a session writes to no node and trusts no write.
+// With handover=list, a session neither announces its release nor believes
+// another's.
 func TestHandOverByListing(t *testing.T) {
 	b := newFixture(t, "")
 	lists := b.another("handover=list")

@@ -158,7 +158,7 @@ type watch struct {
 	over        bool // whether it has fired or was closed
 	subscribers map[*subscriber]struct{}
 
-	// Set by a reported write, which is fresh unless due to a reconnect.
+	// Set by a reported write. Soon after a reconnect, fresh is false.
 	written, fresh bool
 }
 

@@ -84,8 +84,8 @@ func (c *Conn) endInStore() error {
 	return nil
 }
 
-// abandon shuts down a Conn that Dial will not return, after abandonWait in the
-// background.
+// abandon shuts down a Conn that Dial will not return. It waits at most
+// abandonWait.
 func (c *Conn) abandon() {
 	if c.dialer.closeUnlessBegun() {
 		c.end(errClosed)

@@ -32,7 +32,7 @@ type dialer struct {
 	quit          chan struct{} // closed by close
 	sessionClosed atomic.Bool   // whether the server has confirmed a close
 	connections   atomic.Uint64 // number of finished handshakes
-	round         atomic.Int64  // attempts until every address has been tried
+	round         atomic.Int64  // attempts in one pass over all addresses
 	zxid          atomic.Int64  // zxid of the last reply
 
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ type dialer struct {
 	cancel   context.CancelFunc // ends the current dial
 	lastErr  error              // error of the last attempt
 	refused  int                // number of consecutive attempts with a permanent error
-	fatal    chan struct{}      // closed when refused reaches round
+	fatal    chan struct{}      // closed when all addresses refuse
 }
 
 func newDialer(config Config) *dialer {

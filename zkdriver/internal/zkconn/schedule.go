@@ -7,8 +7,8 @@ import (
 	"github.com/dlock-go/dlock/driver"
 )
 
-// schedule decides what answers prove, and when heartbeats are due. Its terms
-// are those of the comment on keepalive.
+// schedule decides how answers extend the lease and when heartbeats are due.
+// The comment on keepalive defines the terms.
 type schedule struct {
 	timeout   time.Duration // T: the granted session timeout
 	term      time.Duration // T - M: how long a lease lasts

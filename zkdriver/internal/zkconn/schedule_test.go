@@ -30,7 +30,7 @@ type world struct {
 	down     bool  // whether the network to the server is down
 	refusing bool  // whether the server refuses connections
 	trip     time.Duration
-	touched  bool // whether the server must report to the leader
+	touched  bool // whether requests arrived since the last ping
 	severed  bool // whether the server cannot reach the leader
 	deposed  bool // whether the leader has lost its quorum
 	expiry   time.Time
@@ -269,7 +269,7 @@ var outages = map[string]func(w *world){
 	"what was under way is lost": func(w *world) { w.line.open = false },
 }
 
-// Sessions must survive these outages, and not much longer ones.
+// Documented outages must be close to the longest ones survived.
 func TestDocumentedOutagesAreSurvived(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/stores/zookeeper.md")
 	require.NoError(t, err)
