@@ -606,7 +606,7 @@ func TestHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 func TestACommandThatHangsIsEnded(t *testing.T) {
 	t.Parallel()
 	dsn := longStore(t)
-	for script, says := range map[string]string{`trap "echo ended; exit" TERM; sleep 600 & wait`: "ended\n", stubborn + "while :; do sleep 600; done": ""} {
+	for script, says := range map[string]string{`trap "echo ended; exit" TERM; sleep 600 & kill -STOP $$; wait`: "ended\n", stubborn + "while :; do sleep 600; done": ""} {
 		j := startJob(t, dsn, script, "-max", "3s")
 		assert.Contains(t, j.ends(t, 124), says)
 		assert.Contains(t, j.stderr.String(), "dlock run: the command has run for 3s: ending it")
