@@ -1,7 +1,11 @@
 package recipes_test
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -129,4 +133,52 @@ func TestTheReplyToARemoveIsLost(t *testing.T) {
 		require.ErrorIs(w, operator.RWMutex("q").Remove(bg, seen), recipes.ErrGone)
 		require.Error(w, held.Unlock())
 	})
+}
+
+// replacing puts another node under the name of a removed one before the store
+// is asked for it, and changes what Read returns.
+type replacing struct {
+	driver.Session
+	driver.Inspector
+	put  func()
+	read func(*driver.NodeInfo) error
+}
+
+func (r *replacing) Read(ctx context.Context, queue, name string) (driver.NodeInfo, error) {
+	r.put()
+	info, err := r.Inspector.Read(ctx, queue, name)
+	return info, cmp.Or(err, r.read(&info))
+}
+
+func (r *replacing) List(ctx context.Context, queue string) ([]driver.Node, error) {
+	r.put()
+	return r.Session.List(ctx, queue)
+}
+
+func TestAHolderDoesNotTakeAnotherNodeOfItsNameForItsOwn(t *testing.T) {
+	for how, read := range map[string]func(own int64, info *driver.NodeInfo) error{
+		"a foreign node with a forged token":                                func(own int64, info *driver.NodeInfo) error { info.Token = own; return nil },
+		"a node with another token, in a store that knows no foreign nodes": func(_ int64, info *driver.NodeInfo) error { info.Foreign = false; return nil },
+		"a node of another epoch, in a store that cannot read nodes":        func(int64, *driver.NodeInfo) error { return errors.ErrUnsupported },
+	} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := &replacing{put: func() {}}
+				c := w.clientOf(wrapped(w.store, func(s driver.Session) driver.Session {
+					r.Session, r.Inspector = s, driver.Inspect(s)
+					return r
+				}), "a")
+				held := w.won(c.lock(bg))
+				time.Sleep(soon) // until the holder watches its node
+				r.put = func() { _ = w.store.Faults().PutNode("q", held.Node(), nil) }
+				r.read = func(info *driver.NodeInfo) error { return read(held.Token(), info) }
+				w.store.Faults().RemoveQueue("q")
+				synctest.Wait()
+				assert.Equal(w, []string{held.Node()}, w.names())
+				require.ErrorIs(w, held.Err(), recipes.ErrLost)
+				require.ErrorIs(w, held.Unlock(), recipes.ErrLost)
+				w.store.Faults().RemoveQueue("q")
+			})
+		})
+	}
 }
