@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dlock-go/dlock"
+	"github.com/dlock-go/dlock/driver"
 	"github.com/dlock-go/dlock/driver/faults"
 	"github.com/dlock-go/dlock/shards"
 )
@@ -258,6 +260,36 @@ func TestRunOutlastsAnOutage(t *testing.T) {
 		f.divided(2)
 		f.left(a, b)
 	})
+}
+
+func TestWhatRunReturnsIfALockCannotBeGivenBack(t *testing.T) {
+	for _, refusal := range []error{driver.ErrUnavailable, fs.ErrPermission} {
+		inFleet(t, 2, func(f *fleet) {
+			var refuses atomic.Bool
+			a := &worker{name: "a", result: make(chan error, 1)}
+			a.Client = dlock.NewClient(faults.New(f.store, func(_ context.Context, r faults.Request) faults.Fault {
+				return faults.Fault{Lose: r.Op == faults.OpDelete && refuses.Load(), Err: refusal}
+			}), dlock.WithHostname(a.name))
+			defer a.Close()
+			f.run(a, f.workOf(a))
+			f.divided(1)
+			refuses.Store(true)
+			b := f.join("b")
+			time.Sleep(time.Minute)
+			if refusal == driver.ErrUnavailable {
+				require.Empty(f, a.result, "a shard has moved, and Run outlasts the outage")
+				a.leave()
+				time.Sleep(time.Minute)
+			}
+			err := f.result(a)
+			require.ErrorIs(f, err, dlock.ErrUnlock)
+			require.ErrorIs(f, err, refusal)
+			require.NoError(f, a.Close())
+			time.Sleep(time.Minute)
+			f.divided(1)
+			f.left(b)
+		})
+	}
 }
 
 func TestAWorkerWhoseMembershipWasRemovedJoinsAgain(t *testing.T) {
