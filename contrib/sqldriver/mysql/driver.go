@@ -49,7 +49,8 @@ type Options struct {
 	// to one hour, and at least SessionTimeout, which is the default. See the
 	// package documentation.
 	Grace time.Duration
-	// EmptyIsNew skips the grace if the tables have had no sessions.
+	// EmptyIsNew skips the grace if the tables have had no sessions. Set it only
+	// in tests, because tables that have lost their data look the same.
 	EmptyIsNew bool
 }
 
