@@ -3,6 +3,7 @@ package redisdriver
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -105,8 +106,9 @@ func (b *backend) Do(ctx context.Context, c session.Change) (r session.Result, e
 // operation returns the secret ID of a Create. Anyone can publish that a node
 // was released, but it counts only with this ID.
 func (b *backend) operation(number int64) string {
-	hash := sha256.Sum256(fmt.Append(nil, b.secret, number))
-	return fmt.Sprintf("%d-%x", number, hash[:8])
+	id := strconv.FormatInt(number, 10)
+	hash := sha256.Sum256([]byte(b.secret + id))
+	return id + "-" + hex.EncodeToString(hash[:8])
 }
 
 func (b *backend) create(ctx context.Context, c session.Change) (r session.Result, err error) {

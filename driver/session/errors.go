@@ -34,7 +34,7 @@ func (l login) Unwrap() error { return l.error }
 
 // replaced makes an error marked by [Login] match driver.ErrUnavailable.
 func replaced(err error) error {
-	if errors.As(err, new(login)) && !errors.Is(err, driver.ErrUnavailable) {
+	if err != nil && errors.As(err, new(login)) && !errors.Is(err, driver.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

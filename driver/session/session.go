@@ -139,6 +139,9 @@ func (s *Session) within(ctx context.Context, limit time.Duration, request func(
 		defer context.AfterFunc(s.life, cancel)()
 	}
 	err := request(limited)
+	if err == nil {
+		return nil
+	}
 	if errors.Is(err, driver.ErrSessionEnded) { // Beat returns the exact reason
 		if _, why := s.store.Beat(limited); errors.Is(why, driver.ErrSessionEnded) {
 			err = why
