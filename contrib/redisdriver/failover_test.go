@@ -289,7 +289,7 @@ func TestAGraceBeginsWhenReplicasFollow(t *testing.T) {
 func TestAnAttemptCountsInItsGenerationOnly(t *testing.T) {
 	l := newLoss(t, "")
 	open := func(generation string) string {
-		attempt := []string{"EVAL", text("common") + text("open"), "1", l.key("seq"), "session", "3600000000", "3600000000", "0", "1", generation, "1"}
+		attempt := []string{"EVAL", source("open"), "1", l.key("seq"), "session", "3600000000", "3600000000", "0", "1", generation, "1"}
 		require.Len(t, l.server.Do(attempt...), 6)
 		return l.server.Do("HGET", l.key("gen"), "rest").(string)
 	}

@@ -63,7 +63,7 @@ func newScriptOps() map[string]faults.Op {
 		faults.OpClose: "close", faults.OpCleanUp: "cancel", faults.OpHeartbeat: "beat",
 	} {
 		s := script(name)
-		ops[s.Hash()], ops[text("common")+text(name)] = op, op
+		ops[s.Hash()], ops[source(name)] = op, op
 	}
 	return ops
 }
@@ -230,7 +230,7 @@ func (s *store) proxy(of driver.Session) *redistest.Proxy {
 
 func (s *store) eval(t *testing.T, body string, args ...string) any {
 	t.Helper()
-	v, err := s.server.TryDo(append([]string{"EVAL", text("common") + body, "1", s.key("seq")}, args...)...)
+	v, err := s.server.TryDo(append([]string{"EVAL", text("first") + text("common") + body, "1", s.key("seq")}, args...)...)
 	require.NoError(t, err)
 	return v
 }

@@ -2,6 +2,7 @@ package redisdriver
 
 import (
 	"embed"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -9,7 +10,9 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// Each script is the text of common.lua followed by the named file.
+// Each script is the text of first.lua, common.lua and the named file. A file may
+// end sooner, before the line "-- common.lua": to define the functions there
+// takes longer than the rest of a short script.
 var (
 	openScript       = script("open")
 	beatScript       = script("beat")
@@ -28,7 +31,15 @@ var (
 	closeScript      = script("close")
 )
 
-func script(name string) *redis.Script { return redis.NewScript(text("common") + text(name)) }
+func script(name string) *redis.Script { return redis.NewScript(source(name)) }
+
+func source(name string) string {
+	before, after, found := strings.Cut(text(name), "-- common.lua\n")
+	if !found {
+		before, after = "", before
+	}
+	return text("first") + before + text("common") + after
+}
 
 func text(name string) string {
 	b, err := files.ReadFile("lua/" + name + ".lua")

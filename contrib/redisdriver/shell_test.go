@@ -37,7 +37,7 @@ func newShell(t *testing.T, options ...redistest.Option) *shell {
 	lua, err := filepath.Abs("lua")
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(lua, filepath.Join(sh.dir, "lua")))
-	sh.run("for f in lua/*.lua; do cat lua/common.lua $f >$(basename $f); done")
+	sh.run("for f in lua/*.lua; do cat lua/first.lua lua/common.lua $f >$(basename $f); done")
 	return sh
 }
 

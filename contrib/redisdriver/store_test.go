@@ -87,6 +87,21 @@ func TestATokenIsHigherThanTheLastOne(t *testing.T) {
 	require.NoError(t, lock.Unlock())
 }
 
+// After a fail-over that lost data, the node ahead of a waiter may not be the
+// last one that was there.
+func TestAReleaseInOldDataMakesNobodyAHolder(t *testing.T) {
+	s := newStore(t, redistest.Shared(t), longTimeout)
+	holder, held := s.join(t, "stock/42")
+	waiter := s.session()
+	waits := spec()
+	waits.Predecessor = func([]driver.Node) int { return 0 }
+	_, err := waiter.Create(t.Context(), "stock/42", waits)
+	require.NoError(t, err)
+	s.server.Do("HSET", s.key("gen"), "id", "before", "run", "before")
+	require.ErrorIs(t, holder.Delete(t.Context(), "stock/42", held.Place, driver.Released), driver.ErrSessionEnded)
+	require.Equal(t, int64(2), s.server.Do("ZCARD", s.key("q:stock/42")))
+}
+
 func withoutMemory(server *redistest.Server) (mend func()) {
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	return func() { server.Do("CONFIG", "SET", "maxmemory", "0") }

@@ -1,8 +1,4 @@
--- The beginning of every script.
---   KEYS[1]  "{namespace}:seq"; all other keys begin with "{namespace}:", too
---   ARGV[1]  the session that makes the request
-local P = string.sub(KEYS[1], 1, -4)
-local self = ARGV[1]
+-- What most scripts need.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds since 1970
 local sessions = P .. 'sessions'
@@ -50,16 +46,6 @@ local function brief(members, n)
     if not string.find(members[i], '/' .. self .. '/', 1, true) then members[i] = string.match(members[i], '^[^/]*') end
   end
   return members
-end
-
--- owned returns the member for the session's node with that sequence, and the node's name
--- and operation.
-local function owned(queue, session, seq)
-  for _, m in ipairs(redis.call('ZRANGEBYSCORE', P .. 'q:' .. queue, seq, seq)) do
-    local name, owner, op = string.match(m, '^([^/]*)/([^/]*)/([^/]*)/')
-    if owner == session then return m, name, op end
-  end
-  return nil
 end
 
 -- made returns the queue to which a create added its node and, if the node is still
