@@ -14,6 +14,7 @@ end
 if member and not watched then return remove() end
 -- common.lua
 if watched and not current() then return ended end
+member, name, op = owned(queue, self, ARGV[3]) -- again, because current may call expire
 if not member then -- if it were there, so would be the session, because drop removes both
   return alive() and { err = 'DLOCKGONE the node is not in the queue' } or ended
 end
