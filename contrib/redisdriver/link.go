@@ -24,7 +24,6 @@ type link struct {
 	settings *settings
 	listener *line         // for the subscription to notices
 	dials    chan struct{} // semaphore for dials by dialByClient
-	keys     []string
 	life     context.Context
 	end      context.CancelFunc
 
@@ -44,7 +43,7 @@ type link struct {
 }
 
 func newLink(s *settings) *link {
-	l := &link{settings: s, keys: []string{s.key("seq")}, addrs: s.addrs, dials: make(chan struct{}, dialLimit)}
+	l := &link{settings: s, addrs: s.addrs, dials: make(chan struct{}, dialLimit)}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.confirmed.Store(int64(s.replicas))
 	l.listener = l.newLine()
@@ -473,7 +472,7 @@ const redirects = 3
 
 func (l *link) eval(ctx context.Context, s *redis.Script, args ...any) (any, error) {
 	return do(ctx, l, func(client *redis.Client) (any, error) {
-		return s.Run(ctx, client, l.keys, args...).Result()
+		return s.Run(ctx, client, []string{l.settings.key("seq")}, args...).Result()
 	})
 }
 
