@@ -13,8 +13,9 @@ import (
 
 // Delete implements driver.Session, usually with one request. If another
 // session's node may have the name by now, Delete reads the node first. A wrong
-// node is then removed only if an operator removes the queue after the read,
-// and a client on this host reuses the name.
+// node is removed only if an operator removes the queue after that read, or
+// soon after the grant (see mayRemoveUnread), and a client on this host reuses
+// the name.
 //
 // For Released, a session with a secret first writes to the node.
 func (s *session) Delete(ctx context.Context, queue string, p driver.Place, why driver.Cause) error {

@@ -81,8 +81,8 @@ func TestAnOlderStateThanBeforeIsNotBelieved(t *testing.T) {
 			return nil
 		}
 		_, err := a.List(t.Context(), "q")
-		require.ErrorIs(t, err, driver.ErrUnavailable)
 		m.stale = nil
+		require.ErrorIs(t, err, driver.ErrUnavailable)
 		require.Equal(t, []string{first.Name, second.Name}, list(t, a, "q"))
 	})
 }
