@@ -219,7 +219,8 @@ type Session interface {
 	// and in the store.
 	//
 	// Rule 9, close: when Close returns nil, the session's nodes are gone. A
-	// Create that reaches the store after that leaves no node.
+	// Create that reaches the store after that leaves no node. After a loss of
+	// data, nodes that were not lost may stay until the store drops the session.
 	//
 	// If the store cannot be reached, Close returns an error that matches
 	// [ErrUnavailable] within a few seconds. The store then removes the nodes when

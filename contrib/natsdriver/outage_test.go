@@ -44,7 +44,7 @@ func TestARestartOfAServerWithoutAClusterEndsItsSessions(t *testing.T) {
 	other, err := next.Create(within(t), "q", driver.NodeSpec{Prefix: "a-W-"})
 	require.NoError(t, err)
 	require.Greater(t, other.Token, j.Token)
-	_ = s.Close()
+	require.NoError(t, s.Close())
 }
 
 func TestASingleServerThatIsKilledUnderLoadMakesNoTwoHolders(t *testing.T) {

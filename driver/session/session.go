@@ -407,7 +407,7 @@ func (s *Session) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	if err := inTime(s.store.End(ctx)); err != nil {
+	if err := inTime(s.store.End(ctx)); err != nil && !errors.Is(err, driver.ErrSessionEnded) {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}

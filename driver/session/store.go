@@ -41,7 +41,9 @@ type Store interface {
 	// End removes the session, with its nodes. Changes of the session that
 	// reach the store later have no effect. End also closes the store's
 	// connections, whether or not it succeeds. It is called again after an
-	// error, and does nothing if the session is not in the store.
+	// error, and does nothing if the session is not in the store. If the session
+	// may not write into newer data than its own, the error matches
+	// driver.ErrSessionEnded and is final: other sessions remove the nodes.
 	End(ctx context.Context) error
 	// Do makes a change, in one step. See [Kind].
 	Do(ctx context.Context, c Change) (Result, error)

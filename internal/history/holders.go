@@ -107,8 +107,10 @@ func (h *Holders) Load(t testing.TB, n int, open func() (*dlock.Client, error)) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { client.Close() }) // fails if the session has ended
-		all.Go(func() { h.contend(ctx, t, client.RWMutex("q")) })
+		all.Go(func() {
+			h.contend(ctx, t, client.RWMutex("q"))
+			_ = client.Close() // fails if the server is down
+		})
 	}
 	return func() {
 		cancel()

@@ -30,15 +30,26 @@ func (l *lossy) Generation(context.Context) (Generation, error) {
 	return Generation{l.now.Load().(session.Begun), 1000}, nil
 }
 
+// frozen is a lossy store that takes no write of an earlier generation.
+type frozen struct{ *lossy }
+
+func (f frozen) Write(ctx context.Context, e Entry, guard ...Entry) (int64, error) {
+	if f.now.Load().(session.Begun).Generation != "1" {
+		return 0, session.ErrLost
+	}
+	return f.lossy.Write(ctx, e, guard...)
+}
+
 func TestASessionEndsWithTheGenerationOfItsData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kv := newLossy(session.Begun{Generation: "1"})
+		kv := frozen{newLossy(session.Begun{Generation: "1"})}
 		a := connect(t, kv)
 		require.Equal(t, "1", a.Describe().Generation)
 		require.Greater(t, create(t, a, "q").Token, int64(1000))
 		kv.now.Store(session.Begun{Generation: "2"})
 		time.Sleep(testTimeout / 2)
 		require.ErrorIs(t, a.Err(), driver.ErrLostData)
+		require.NoError(t, a.Close(), "so that nobody repeats it")
 	})
 }
 
